@@ -41,24 +41,11 @@ def gathered(
     `shape` is the number of chains, and of answers in each. Intervals are quantiles of the draws.
     """
     one_of("keep", keep, ("draws", "summary"))
-    question, c = view.question, view.latent.width
-    result = Result(model, question, view.where, features=features, covariance=covariance)
+    result = Result(model, view.question, view.where, features=features, covariance=covariance)
     store = None if path is None else partial(Store, path)
     result.begin(*shape, sampled=keep == "draws", store=store)
-    labels = range(max(1, len(result.classes)))
-    for number, rows, (mean, *total) in answers:
-        size, at = np.size(mean) // (c * len(labels)), (*divmod(number, shape[1]), rows)
-        none = np.zeros((size, c, c))  # an answer is a normal without variance
-        for label in labels:
-            own, *its_total = [v[:, label] if result.classes else v for v in (mean, *total)]
-            part = question.in_units(np.ravel(own), none, result.drawn)
-            whole = (its_total[0], np.zeros(size)) if its_total else None
-            result.add(rows, part, total=whole, label=label)
-            if keep == "summary":
-                continue
-            certain = np.zeros((1, 1, *part[0].shape))
-            found = result.sample(part, certain)
-            result.write(at, {name: array[0] for name, array in found.items()}, label)
+    for numbers, rows, (values, *total) in answers:
+        result.add_draws(numbers, rows, values, total[0] if total else None)
     named = result.dataset().assign_attrs(ci_prob=interval_probability(ci_prob))
     return named, result
 

@@ -11,8 +11,8 @@ import xarray as xr
 from bayes_gpx.aliases import Column, Draws
 from bayes_gpx.data.dates import days_since, first_date, holds_dates
 from bayes_gpx.data.features import read_response
-from bayes_gpx.draws.categorical_values import coded
 from bayes_gpx.draws.each_draw import at_training_rows
+from bayes_gpx.draws.naming import coded
 from bayes_gpx.posteriors.evidence.groups import given_before
 from bayes_gpx.posteriors.exact import noisy_covariance
 from bayes_gpx.posteriors.strategies.exact import Exact

@@ -149,8 +149,8 @@ def answer(
 
     def ask(parts, numbers):
         for k, part in enumerate(parts):
-            for number, rows, found in _evaluated(functions, part, progressbar, numbers):
-                yield number, k, rows, part.of_functions(rows, found)
+            for own, rows, found in _evaluated(functions, part, progressbar, numbers):
+                yield own, k, rows, part.of_functions(rows, found)
 
     dataset, result = gathered(
         model,
@@ -255,7 +255,10 @@ def with_means(dataset, question, exact):
 
 
 def _evaluated(functions, view, progressbar, only):
-    """Yield position of a function, or `only` of some, rows, and its values at their points."""
+    """Yield positions of functions, or `only` of some, rows, and their values at their points.
+
+    As many functions at a time as their values fill a block of memory.
+    """
     where, together = view.spread().having(positions=None), view.together
     training = functions.model.training
     longest = max(training.n, functions.waves * (1 if training.Z is None else training.p))
@@ -263,6 +266,11 @@ def _evaluated(functions, view, progressbar, only):
 
     def cases(number):
         return [case for case in functions.cases(number) if only is None or case[0] in only]
+
+    numbers, values, place = list[int](), list[list[np.ndarray]](), slice(0)
+
+    def together_so_far():
+        return np.array(numbers), place, [np.stack(part) for part in zip(*values, strict=True)]
 
     for _, _, rows, number, found, _ in each_draw(
         functions.model,
@@ -275,4 +283,13 @@ def _evaluated(functions, view, progressbar, only):
         description="Following functions",
         progressbar=progressbar,
     ):
-        yield number, slice(rows.start // together, rows.stop // together), found
+        own = slice(rows.start // together, rows.stop // together)
+        most = rows_within(sum(part.nbytes for part in found))
+        if numbers and (own != place or len(numbers) == most):
+            yield together_so_far()
+            numbers, values = [], []
+        place = own
+        numbers.append(number)
+        values.append([np.array(part) for part in found])
+    if numbers:
+        yield together_so_far()

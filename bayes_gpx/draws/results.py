@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pymc as pm
 import xarray as xr
 
 from bayes_gpx.data.dates import unit_of
 from bayes_gpx.data.training import INTERCEPT
-from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.intervals import (
     BLOCK_NUMBERS,
     BOUNDS,
@@ -22,37 +19,20 @@ from bayes_gpx.draws.intervals import (
     MOST_NUMBERS,
     mixture_quantile,
 )
+from bayes_gpx.draws.naming import coded, origin, under_one_name, values_by_source, values_of
 from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.normals import blocks, drawn, variances, with_deviations
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
-    from bayes_gpx.data.features import Frame
     from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.points import Points
     from bayes_gpx.draws.protocols import ModelLike
     from bayes_gpx.draws.questions import Question
     from bayes_gpx.draws.stores import Store
 
-RESPONSE = "response"
-"""Second name of the mean response, for every likelihood."""
-
 DRAWN = " of draws"
 """What the name of the mean response gains where its moments are those of draws."""
-
-
-def origin(model: ModelLike) -> dict[str, Any]:
-    """What every result's attrs say of where it comes from."""
-    return {
-        "likelihood": model.specification.likelihood,
-        "bayes_gpx": version("bayes_gpx"),
-        "pymc": pm.__version__,
-    }
-
-
-def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Copy mean and sd of y, a probability or a rate as moments of the response."""
-    return {f"{RESPONSE}_{part}": variables[f"{name}_{part}"] for part in ("mean", "sd")}
 
 
 class Result:
@@ -127,6 +107,7 @@ class Result:
         `entropy` makes the draws' seeds. `done` counts finished hyperparameter draws, and rows of
         the next: of a store that is resumed, with its sums.
         """
+        self._draws = draws
         shapes = self._shapes((chains, draws, self._mean.shape[1])) if sampled else {}
         if store is not None and shapes:
             if self._model.specification.classes is not None:
@@ -215,13 +196,13 @@ class Result:
             missed = np.abs([mean.sum(axis=1) - whole, of_sum - spread])
             held = self._residuals[:, label, rows]
             self._residuals[:, label, rows] = np.maximum(held, missed)
-        for name, moments in found.items():
-            self._accumulate(name, rows, *moments, cov=own, label=label)
+        for name, (center, spread) in found.items():
+            self._accumulate(name, rows, center[None], spread, cov=own, label=label)
             own = None  # covariances are those of the components, which come first
         self._keep_moments(found, rows, number, label)
         if self._response is not None and theta is not None:
-            of_response = self._response.moments(mean, second, rows, theta)
-            self._accumulate(self._response.name, rows, *of_response)
+            center, spread = self._response.moments(mean, second, rows, theta)
+            self._accumulate(self._response.name, rows, center[None], spread)
 
     def _keep_moments(self, found, rows, number, label):
         """Write the moments that intervals are computed from."""
@@ -234,17 +215,25 @@ class Result:
             columns = slice(first + own.start, first + own.stop)
             self._moments[:, place, rows, columns] = np.stack(moments)
 
-    def _accumulate(self, name, rows, mean, variance, *, cov=None, label=0):
-        """Add a mean and a variance of some rows, by Welford's update."""
+    def _accumulate(self, name, rows, means, variance, *, cov=None, label=0):
+        """Add means (draws, k, columns) of some rows, and the sum of their variances.
+
+        By Chan's update: the squares around the new mean are those of the earlier draws around
+        theirs, those of these draws around theirs, and the squared distance of both means.
+        """
         own = label, rows, self._columns[name]
-        self._count[own] += 1
-        shift = mean - self._mean[own]
-        self._mean[own] += shift / self._count[own]
-        remaining = mean - self._mean[own]
-        self._between[own] += shift * remaining
+        before, added = self._count[own].copy(), len(means)
+        center = means.mean(axis=0)
+        shift, share = center - self._mean[own], before * added / (before + added)
+        self._count[own] += added
+        self._mean[own] += shift * (added / (before + added))
+        apart = means - center
+        self._between[own] += (apart**2).sum(axis=0) + share * shift**2
         self._within[own] += variance
         if cov is not None:
-            self._cov[label, rows] += cov + shift[:, :, None] * remaining[:, None, :]
+            between = np.einsum("fki,fkj->kij", apart, apart)
+            between += (share * shift)[:, :, None] * shift[:, None]
+            self._cov[label, rows] += cov + between
 
     def sample(
         self,
@@ -257,22 +246,59 @@ class Result:
 
         `beside` has the moments of the quantity without deviations, and the deviations' variances.
         """
-        question, found = self._question, {}
+        question = self._question
         if beside is None:
-            values = drawn(*part, normal[0])
-        else:
-            smooth, values = with_deviations(part, beside, normal[0], normal[-1])
-            found[(question.beside or ("",))[0]] = smooth[..., 0]
+            return self._named(drawn(*part, normal[0]), noise * normal[1:2, ..., 0])
+        smooth, values = with_deviations(part, beside, normal[0], normal[-1])
+        found = self._named(values, noise * normal[1:2, ..., 0])
+        return {(question.beside or ("",))[0]: smooth[..., 0], **found}
+
+    def _named(self, values, noise=()):
+        """Draws by name, from those of the components (draw, k, c) and of noise (1, draw, k)."""
+        question = self._question
         if not question.axes:
             values = values[..., 0]
         elif len(question.axes) == 2:
             values = values[..., self._place]
-        found[question.name] = values
+        found = {question.name: values}
         if question.noisy:
-            found[question.noisy] = values + noise * normal[1][..., 0]
+            found[question.noisy] = values + noise[0]
         if question.total:
             found |= {question.name: values[..., self._kept], question.total[0]: values.sum(-1)}
         return {self._drawn_as(name): values for name, values in found.items()}
+
+    def add_draws(
+        self, numbers: np.ndarray, rows: Any, values: np.ndarray, total: np.ndarray | None
+    ) -> None:
+        """Add draws with these numbers themselves, and keep them if there are arrays.
+
+        `values` (draws, k, c), or (draws, k, C, c), and their `total` (draws, k) or (draws, k, C)
+        are on the model's scale.
+        """
+        question, kept = self._question, self._kept
+        offset = np.broadcast_to(question.offset, len(question.factor))[self.drawn]
+        values = question.mixed(values, -1)[..., self.drawn] * question.factor[self.drawn] + offset
+        for label in range(len(self._mean)):
+            own = values[..., label, :] if self.classes else values
+            none = 0.0 if self._cov is not None else None
+            self._accumulate(question.name, rows, own[..., kept], 0.0, cov=none, label=label)
+            if question.total and total is not None:
+                whole = total[..., label] if self.classes else total
+                whole = whole * question.factor[0] + np.sum(question.offset)
+                self._accumulate(question.total[0], rows, whole[..., None], 0.0, label=label)
+                missed = np.abs(own.sum(axis=-1) - whole).max(axis=0)
+                held = self._residuals[0, label, rows]
+                self._residuals[0, label, rows] = np.maximum(held, missed)
+            if self._arrays:
+                for chain, own_draws, those in self._runs(numbers):
+                    self.write((chain, own_draws, rows), self._named(own[those]), label)
+
+    def _runs(self, numbers):
+        """Yield chain, slice of consecutive draws, and which of the numbers they are."""
+        chains, draws = np.divmod(numbers, self._draws)
+        ends = np.flatnonzero((np.diff(numbers) != 1) | (np.diff(chains) != 0)) + 1
+        for those in np.split(np.arange(len(numbers)), ends):
+            yield int(chains[those[0]]), slice(draws[those[0]], draws[those[-1]] + 1), those
 
     def sample_responses(
         self, rows: slice, f: np.ndarray, theta: Mapping[str, Any], rng: np.random.Generator
@@ -280,14 +306,23 @@ class Result:
         """Draws of new responses and their means given draws of f, by name."""
         assert self._response is not None
         found = self._response.sample(rows, f, theta, rng)
-        for mean in found.get(self._response.name, ()) if self._response.of_mean else ():
-            self._accumulate(self._response.name + DRAWN, rows, mean.reshape((len(mean), -1)), 0.0)
+        if self._response.of_mean:
+            means = found[self._response.name]
+            means = means.reshape((*means.shape[:2], -1))
+            self._accumulate(self._response.name + DRAWN, rows, means, 0.0)
         return found
 
     def write(self, at: tuple, found: Mapping[str, np.ndarray], label: int = 0) -> None:
         """Keep draws by name, at a chain, draws and rows."""
+        chain, draws, rows = at
         for name, values in found.items():
-            self._arrays[name][(*at, ..., label) if self.classes else at] = values
+            array = self._arrays[name]
+            if self._store is not None:
+                array[chain, draws, rows] = values
+                continue
+            held = array[chain, draws]
+            own = held[..., label] if self.classes else held
+            own[:, rows] = values
 
     def keep(self, done: tuple[int, int]) -> None:
         """Let a store keep what is done, if the last time is long enough ago."""
@@ -406,7 +441,7 @@ class Result:
             coords["level"] = said.pop("level")
             variables |= said
         elif values is not None and set(labels) <= {*frame.columns, INTERCEPT}:
-            variables["value"] = (("obs", "feature"), _values_of(frame, values, labels))
+            variables["value"] = (("obs", "feature"), values_of(frame, values, labels))
         if frame.origins:
             units = {column: unit_of(origin) for column, origin in frame.origins.items()}
             coords["unit"] = ("feature", [units.get(label, "") for label in labels])
@@ -424,13 +459,6 @@ def _shares(components, f):
     own, away = components - components.mean(axis=0), f - f.mean(axis=0)
     with np.errstate(invalid="ignore"):  # of a single row, nothing varies
         return np.einsum("m...,mk...->k...", away, own) / (away**2).sum(axis=0)
-
-
-def _values_of(frame: Frame, values: np.ndarray, labels: Sequence[str]) -> np.ndarray:
-    """Values of the components (m, c), from the values of all columns; 1 for an intercept."""
-    columns = [*frame.columns, INTERCEPT]
-    values = np.append(values, np.ones((len(values), 1)), axis=1)
-    return values[:, [columns.index(label) for label in labels]]
 
 
 def _picked(question, features, covariance):

@@ -39,8 +39,9 @@ TRIALS = 8
 CLOSE, NEAR = 1e-9, 1e-7
 """Shares of the largest difference that attributions may miss in all: in trials, and later."""
 
-type Answers = Iterator[tuple[int, np.ndarray, list[np.ndarray]]]
-"""Number of a function or draw, positions of rows, and components there with their sum."""
+type Answers = Iterator[tuple[np.ndarray, np.ndarray, list[np.ndarray]]]
+"""Numbers of functions or draws (F,), positions of rows (k,), and answers: components (F, k, c), or
+(F, k, C, c) of several classes, and perhaps their sum (F, k), or (F, k, C)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,21 +83,21 @@ class AtRows:
         return self.where
 
     def of_functions(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
-        """Components of some rows and their sum, (k, c) and (k,); for classes (k, C, c), (k, C)."""
+        """Answers of F functions about some rows, from their numbers at the points, (F, ...)."""
         first, *total = values
-        if first.ndim == 1:
-            return values
-        by_class = first.reshape((-1, self.latent.width, first.shape[1]))
-        return [by_class.transpose(0, 2, 1), *total]
+        F, c = len(first), self.latent.width
+        if not self.scale.several:
+            return [first.reshape((F, -1, c)), *total]
+        return [np.moveaxis(first.reshape((F, -1, c, first.shape[-1])), 2, 3), *total]
 
     def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
-        """Yield number, rows and answers of `count` functions or draws.
+        """Yield numbers, rows and answers of `count` functions or draws.
 
-        `ask` maps a list of views and numbers (None for all) to number, position in the list, a
+        `ask` maps a list of views and numbers (None for all) to numbers, position in the list, a
         slice of rows, and the answers.
         """
         rows = np.arange(len(self.where.X))
-        return ((number, rows[own], found) for number, _, own, found in ask([self], None))
+        return ((numbers, rows[own], found) for numbers, _, own, found in ask([self], None))
 
     def _at(self, X):
         """Points where each row is at several X, (m, ..., d)."""
@@ -160,18 +161,21 @@ class ByChainRule(AtRows):
                 numbers = set(wanted)
                 parts = [(np.unique(np.concatenate([*wanted.values()])), degree)]
                 asked = [self._of(*parts[0])]
-            for number, k, own, found in ask(asked, numbers):
+            for own_numbers, k, own, found in ask(asked, numbers):
                 rows, level = parts[k][0][own], parts[k][1]
-                use = np.isin(rows, wanted[number]) if wanted else np.ones(len(rows), bool)
-                missed = _missed(*found)
-                good = (missed <= NEAR * largest) | (level == LEVELS[-1])
-                again = rows[use & ~good]
-                if len(again):
-                    following = later.setdefault(LEVELS[LEVELS.index(level) + 1], {})
-                    following[number] = np.append(following.get(number, again[:0]), again)
-                use &= good
-                if use.any():
-                    yield number, rows[use], [part[use] for part in found]
+                good = (_missed(*found) <= NEAR * largest) | (level == LEVELS[-1])
+                if good.all() and not wanted:
+                    yield own_numbers, rows, found
+                    continue
+                for f, number in enumerate(own_numbers):
+                    use = np.isin(rows, wanted[number]) if wanted else np.ones(len(rows), bool)
+                    again = rows[use & ~good[f]]
+                    if len(again):
+                        following = later.setdefault(LEVELS[LEVELS.index(level) + 1], {})
+                        following[number] = np.append(following.get(number, again[:0]), again)
+                    use &= good[f]
+                    if use.any():
+                        yield own_numbers[[f]], rows[use], [part[[f]][:, use] for part in found]
 
     def _of(self, rows, degree):
         """The same of some rows, by polynomials of another degree."""
@@ -183,7 +187,8 @@ class ByChainRule(AtRows):
         for degree in LEVELS:
             missed = np.zeros(len(left))
             for _, _, own, (shares, difference) in ask([self._of(left, degree)], set(few)):
-                missed[own] = np.maximum(missed[own], _missed(shares, difference))
+                worst = _missed(shares, difference).max(axis=0)
+                missed[own] = np.maximum(missed[own], worst)
                 largest = max(largest, np.abs(difference).max())
             done = (missed <= CLOSE * largest) | (degree == LEVELS[-1])
             if done.any():
@@ -195,15 +200,17 @@ class ByChainRule(AtRows):
     def of_functions(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
         """Slopes of S times slopes of f, at the row or along the path; and the difference.
 
-        Values and gradients of f at t points for each of k rows, (k t,) and (k t d,), become (k, d)
-        and, along paths, (k,). Of classes, each probability varies with every f.
+        From values and gradients of f at t points for each of k rows, (F, k t) and (F, k t d). Of
+        classes, each probability varies with every f.
         """
         scale, t = cast(Any, self.scale), self.together
+        F = len(values[0])
         if scale.several:
-            f = values[0].reshape((-1, t, values[0].shape[1]))
+            f = values[0].reshape((-1, t, values[0].shape[-1]))
             gradients = values[1].reshape((*f.shape[:2], -1, f.shape[2]))
             if not self.latent.total:
-                return [np.einsum("mcj,mdj->mcd", scale.slopes(f[:, 0]), gradients[:, 0])]
+                shares = np.einsum("mcj,mdj->mcd", scale.slopes(f[:, 0]), gradients[:, 0])
+                return [shares.reshape((F, -1, *shares.shape[1:]))]
             across, w = _fine(self.degree, self.degree // 2)
             S = scale.slopes(across @ f).transpose(1, 2, 3, 0)
             inside = np.einsum("fcjm,f,ft->tcjm", S, w, across, optimize=True)
@@ -213,12 +220,15 @@ class ByChainRule(AtRows):
             f = values[0].reshape((-1, t)) + scale.center
             gradients = values[1].reshape((*f.shape, -1))
             if not self.latent.total:
-                return [(scale.slopes(f)[..., None] * gradients)[:, 0]]
+                slopes = (scale.slopes(f)[..., None] * gradients)[:, 0]
+                return [slopes.reshape((F, -1, slopes.shape[-1]))]
             across, w = _fine(self.degree, self.degree // 2)
             slope = (w * scale.slopes(f @ across.T)) @ across
             shares = np.einsum("mk,mkd->md", slope, gradients)
             way = self._way[rows]
-        return [way * shares, self._between(scale.values(f[:, [0, -1]]), rows)]
+        ends = scale.values(f[:, [0, -1]])
+        shares, ends = (v.reshape((F, -1, *v.shape[1:])) for v in (shares, ends))
+        return [way * shares, self._between(ends, rows)]
 
     def expected(self, mean: Jet, variance: Jet) -> list[np.ndarray]:
         """Means of the results of `of_functions` for normal f, by Stein's identity.
@@ -245,7 +255,8 @@ class ByChainRule(AtRows):
             slopes = slopes.reshape((-1, t, *slopes.shape[1:]))
             shares = self._way[:, None] * np.einsum("k,mkcd->mcd", w @ across, slopes)
             value = np.stack([jet.value for jet in probabilities], axis=1)
-            return [shares, self._between(value.reshape(slopes.shape[:3])[:, [0, -1]], every)]
+            ends = value.reshape(slopes.shape[:3])[:, [0, -1]]
+            return [shares, self._between(ends[None], every)[0]]
         m, V = (jet.value.reshape((-1, t)) for jet in (mean, variance))
         m_d = cast(np.ndarray, mean.first).reshape((*m.shape, -1))
         half_V_d = 0.5 * cast(np.ndarray, variance.first).reshape((*m.shape, -1))
@@ -257,12 +268,13 @@ class ByChainRule(AtRows):
         slope, bend = scale.expected_slopes(m @ across.T, V @ across.T)
         shares = np.einsum("mk,mkd->md", (w * slope) @ across, m_d)
         shares += np.einsum("mk,mkd->md", (w * bend) @ across, half_V_d)
-        return [self._way * shares, self._between(ends, every)]
+        return [self._way * shares, self._between(ends[None], every)[0]]
 
     def _between(self, ends, rows):
-        """Difference of both ends (m, 2[, C]) of paths; exactly 0 for paths of no length."""
+        """Difference of both ends (F, m, 2[, C]) of paths; exactly 0 for paths of no length."""
         moved = self._way[rows].any(axis=1)
-        return np.where(moved.reshape((-1, *[1] * (ends.ndim - 2))), ends[:, 1] - ends[:, 0], 0.0)
+        apart = ends[:, :, 1] - ends[:, :, 0]
+        return np.where(moved.reshape((-1, *[1] * (apart.ndim - 2))), apart, 0.0)
 
     @property
     def _way(self):
@@ -295,8 +307,11 @@ class AtCoalitions(AtRows):
         return self._at(np.where(self.among.masks, self.where.X[:, None, None], starts[:, None]))
 
     def of_functions(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
-        """Shares (k, d) and differences (k,), or (k, C, d) and (k, C)."""
-        return self._shared(self._by_coalition(self.scale.values(values[0] + self.scale.center)))
+        """Shares and differences, from values of f at all points, (F, k s) or (F, k s, C)."""
+        (f,) = values
+        found = self.scale.values(f.reshape((-1, *f.shape[2:])) + self.scale.center)
+        shared = self._shared(self._by_coalition(found))
+        return [part.reshape((len(f), -1, *part.shape[1:])) for part in shared]
 
     def expected(self, mean: Jet, variance: Jet) -> list[np.ndarray]:
         """Means of the results of `of_functions` for normal f."""
@@ -324,9 +339,9 @@ class AtCoalitions(AtRows):
 
 
 def _missed(shares, difference):
-    """How far the shares of each row are from adding up, for the worst class."""
+    """How far the shares of each row are from adding up, (F, k), for the worst class."""
     apart = np.abs(shares.sum(axis=-1) - difference)
-    return apart.reshape((len(apart), -1)).max(axis=1)
+    return apart.reshape((*apart.shape[:2], -1)).max(axis=2)
 
 
 @lru_cache(maxsize=16)
@@ -343,7 +358,7 @@ def expectations(
     progressbar: bool,
     read: Callable[[Any, Jet, Jet], list[np.ndarray]] = lambda part, *jets: part.expected(*jets),
 ) -> Answers:
-    """Yield number of a draw, rows, and what is `read` of normal f there: by default the means."""
+    """Yield number of a draw (1,), rows, and what is `read` of normal f there: the means."""
 
     def ask(parts, numbers):
         spread = [part.spread() for part in parts]
@@ -359,7 +374,7 @@ def expectations(
             for k, part in enumerate(parts):
                 here = slice(ends[k], ends[k + 1])
                 own = [jet.at(here) for jet in (mean, variance)]
-                yield number, k, slice(None), read(part, *own)
+                yield np.array([number]), k, slice(None), [v[None] for v in read(part, *own)]
 
     yield from view.answers(ask, len(hyper))
 
@@ -381,7 +396,7 @@ def means(
     totals = [np.zeros((*shape, len(question.factor))), np.zeros(shape)]
     for _, rows, (shares, *between) in expectations(model, hyper, view, progressbar):
         for total, column in zip(totals, [question.mixed(shares, -1), *between], strict=False):
-            total[rows] += column / len(hyper)
+            total[rows] += column[0] / len(hyper)
     if not view.latent.total:
         return [totals[0] * question.factor]
     return [totals[0] * question.factor, totals[1] * question.factor[0]]
@@ -404,5 +419,5 @@ def monte_carlo_errors(
         return [part.expected_values(mean, variance)]
 
     for _, rows, (values,) in expectations(model, hyper, view, progressbar, read):
-        total[rows] += values / len(hyper)
+        total[rows] += values[0] / len(hyper)
     return view.among.errors(total * view.question.factor[0])

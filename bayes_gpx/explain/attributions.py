@@ -15,12 +15,11 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.averages import By
-from bayes_gpx.draws.categorical_values import coded, values_by_source
 from bayes_gpx.draws.evaluate import evaluate
+from bayes_gpx.draws.naming import coded, origin, values_by_source
 from bayes_gpx.draws.points import Points, from_baseline
 from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import by_functions, or_else
-from bayes_gpx.draws.results import origin
 from bayes_gpx.draws.scales import Latent, LogVariance, Response, is_of_y
 from bayes_gpx.draws.views import AtRows, ByChainRule, means
 from bayes_gpx.explain.answered import answered, documented, side_by_side

@@ -17,10 +17,10 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By, by_rows
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.intervals import interval_of, interval_probability
+from bayes_gpx.draws.naming import origin
 from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside, rows_outside
 from bayes_gpx.draws.questions import Axis, responds
 from bayes_gpx.draws.random_functions import draw_functions, or_else, values
-from bayes_gpx.draws.results import origin
 from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.answered import chosen, documented, has_outputs, of_each_output
 from bayes_gpx.posteriors.prior_functions import WAVES

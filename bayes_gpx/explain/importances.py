@@ -13,10 +13,10 @@ from bayes_gpx.aliases import Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
+from bayes_gpx.draws.naming import origin
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.random_functions import answer, draw_functions, or_else, values
-from bayes_gpx.draws.results import origin
 from bayes_gpx.draws.scales import Latent, Response, response_units
 from bayes_gpx.draws.views import AtRows, ByChainRule
 from bayes_gpx.explain.answered import has_outputs, of_each_output

@@ -14,7 +14,7 @@ from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.leave_one_out import OF_ONE, by_row, draw_left_out
 from bayes_gpx.draws.left_out_together import first_of_each, log_units, read_groups
-from bayes_gpx.draws.results import origin, under_one_name
+from bayes_gpx.draws.naming import origin, under_one_name
 from bayes_gpx.draws.scales import mean_response
 from bayes_gpx.validation import count
 

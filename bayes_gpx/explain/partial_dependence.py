@@ -12,10 +12,10 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.level_moves import at_levels
+from bayes_gpx.draws.naming import origin
 from bayes_gpx.draws.points import at_other_x, points
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.random_functions import draw_functions, or_else, values
-from bayes_gpx.draws.results import origin
 from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.answered import has_outputs, of_each_output
 from bayes_gpx.posteriors.prior_functions import WAVES

@@ -13,12 +13,11 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.draws.categorical_values import values_by_source
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
+from bayes_gpx.draws.naming import origin, values_by_source
 from bayes_gpx.draws.points import Points
-from bayes_gpx.draws.results import origin
 from bayes_gpx.likelihoods.predictive import Predictive
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.validation import one_of

@@ -11,8 +11,8 @@ import xarray as xr
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
+from bayes_gpx.draws.naming import origin
 from bayes_gpx.draws.points import refuse_classes
-from bayes_gpx.draws.results import origin
 from bayes_gpx.explain.components import components_of, orthogonal_kernel
 from bayes_gpx.kernels.summands import REMAINDER
 from bayes_gpx.posteriors.component_variances import component_variances

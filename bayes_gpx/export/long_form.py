@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import xarray as xr
 
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.draws.results import RESPONSE
+from bayes_gpx.draws.naming import RESPONSE
 
 if TYPE_CHECKING:
     import pandas as pd

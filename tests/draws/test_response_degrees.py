@@ -1,6 +1,7 @@
 """Paths are taken for polynomials of the degree that they need, and of no higher one."""
 
 from collections import Counter
+from itertools import batched
 from types import SimpleNamespace
 
 import numpy as np
@@ -19,19 +20,25 @@ def test_each_row_of_each_function_has_the_degree_that_it_needs():
     asked, answered = Counter(), []
 
     def ask(quantities, numbers):
-        for number in sorted(range(FUNCTIONS) if numbers is None else numbers):
-            for k, one in enumerate(quantities):
-                rows = one.where.X[:, 0].astype(int)
-                asked[number, one.degree, tuple(rows.tolist())] += 1
-                enough = one.degree >= NEEDED[number == ROUGH][rows]
-                yield number, k, slice(None), [enough[:, None] * 1.0, np.ones(len(rows))]
+        wanted = sorted(range(FUNCTIONS) if numbers is None else numbers)
+        for k, one in enumerate(quantities):
+            rows = one.where.X[:, 0].astype(int)
+            asked.update((number, one.degree, tuple(rows.tolist())) for number in wanted)
+            for some in batched(wanted, 7):
+                enough = np.stack([one.degree >= NEEDED[n == ROUGH][rows] for n in some])
+                yield (
+                    np.array(some),
+                    k,
+                    slice(None),
+                    [enough[..., None] * 1.0, np.ones(enough.shape)],
+                )
 
     X = np.arange(3.0)[:, None]
     where = Points({"X": X}, X, None, np.arange(3))
     whole = ByChainRule(SimpleNamespace(total=("difference", None)), where, None)
-    for number, rows, (shares, difference) in whole.answers(ask, FUNCTIONS):
-        assert (shares[:, 0] == difference).all()
-        answered += [(number, row) for row in rows.tolist()]
+    for numbers, rows, (shares, difference) in whole.answers(ask, FUNCTIONS):
+        assert (shares[..., 0] == difference).all()
+        answered += [(number, row) for number in numbers.tolist() for row in rows.tolist()]
     assert sorted(answered) == [(number, row) for number in range(FUNCTIONS) for row in range(3)]
     tried = {number for number, _, rows in asked if rows == (0, 1, 2)}
     assert 2 < len(tried) < 10 and ROUGH not in tried

@@ -37,8 +37,8 @@ posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax ev
 inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
     automatic stochastic
 draws: protocols hyperparameter_draws points level_moves intervals stores part_stores questions
-    averages scales categorical_values normals new_responses results each_draw evaluate
-    constraints_met truncated leave_one_out left_out_together views answers random_functions
+    averages scales naming normals new_responses results graphs each_draw evaluate constraints_met
+    truncated leave_one_out left_out_together views answers random_functions
 model: named_kernels hyperparameters specification constraints given_values priors
     lengthscale_prior bound_data latent_variables data_sums refusals kept_of_rows
     observed_response inducing_points starting_points signature svgp cheaper examination fitting

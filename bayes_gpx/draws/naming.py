@@ -1,15 +1,38 @@
-"""Values of the user's columns: numbers as they are, and of categorical columns the levels."""
+"""What results say beside numbers: values of rows, where they come from, and second names."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pymc as pm
 import xarray as xr
+
+from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.draws.protocols import ModelLike
 
 if TYPE_CHECKING:
     from bayes_gpx.data.features import Frame
+
+
+RESPONSE = "response"
+"""Second name of the mean response, for every likelihood."""
+
+
+def origin(model: ModelLike) -> dict[str, Any]:
+    """What every result's attrs say of where it comes from."""
+    return {
+        "likelihood": model.specification.likelihood,
+        "bayes_gpx": version("bayes_gpx"),
+        "pymc": pm.__version__,
+    }
+
+
+def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Copy mean and sd of y, a probability or a rate as moments of the response."""
+    return {f"{RESPONSE}_{part}": variables[f"{name}_{part}"] for part in ("mean", "sd")}
 
 
 def coded(frame: Frame, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
@@ -48,3 +71,10 @@ def _named(levels, codes):
     """Name of the level at each of the codes, empty where there is none."""
     which = np.where(np.isnan(codes), len(levels), codes) if levels else np.zeros(len(codes))
     return np.array([*levels, ""])[which.astype(int)]
+
+
+def values_of(frame: Frame, values: np.ndarray, labels: Sequence[str]) -> np.ndarray:
+    """Values of the components (m, c), from the values of all columns; 1 for an intercept."""
+    columns = [*frame.columns, INTERCEPT]
+    values = np.append(values, np.ones((len(values), 1)), axis=1)
+    return values[:, [columns.index(label) for label in labels]]

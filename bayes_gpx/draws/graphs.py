@@ -1,0 +1,206 @@
+"""Graphs of one draw as functions of numbers, shared by all models of one structure.
+
+Neither new points nor a second model of the same kind compile anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytensor
+import pytensor.tensor as pt
+from pytensor.graph.replace import graph_replace
+
+from bayes_gpx.data.streamed import StreamedData
+from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
+from bayes_gpx.draws.protocols import ModelLike, SpecificationLike
+from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
+from bayes_gpx.numerics.partial_evaluation import Staged
+from bayes_gpx.numerics.row_sums import PARTS
+from bayes_gpx.numerics.threads import LOCK
+from bayes_gpx.posteriors.base import (
+    Asked,
+    Conditioning,
+    Found,
+    OneDraw,
+    inducing_operator,
+    symbols_of_rows,
+)
+from bayes_gpx.posteriors.evidence.sums import Sums
+from bayes_gpx.processes.grouped_process import in_groups
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.training import TrainingData
+    from bayes_gpx.posteriors.base import Build, Strategy
+
+BUFFERED_BELOW = 1000
+"""Rows below which keeping arrays is worth its memory: it saves a third of the time."""
+
+WIDE = {"X", "U", "baseline", "corners"}
+"""Inputs whose last axis has the features of X, which graphs know the number of."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Everything that determines a model's graphs; the key of compiled functions.
+
+    A callable kernel may depend on anything, so its result, and the variables below it, belong to
+    the structure: two models share functions only if their kernels have names.
+    """
+
+    specification: SpecificationLike
+    made_of: tuple
+    hyperparameters: tuple
+    d: int
+    p: int
+    called_kernel: object
+    own_variables: tuple
+    intercept: bool
+    buffered: bool
+
+    @staticmethod
+    def of(model: ModelLike, hyper: HyperparameterDraws) -> Structure:
+        """Structure of a model with these hyperparameters and latent values."""
+        known = tuple((name, values.ndim - 2) for name, values in hyper.values.items())
+        buffered = model.training.n < BUFFERED_BELOW
+        if (known, buffered) not in model.structures:
+            model.structures[known, buffered] = Structure(
+                model.specification,
+                model.specification.made_of,
+                known,
+                model.training.d,
+                model.training.p,
+                model.called_kernel,
+                model.own_variables,
+                model.training.intercept,
+                buffered,
+            )
+        return model.structures[known, buffered]
+
+    def __reduce__(self):
+        """Pickle without the objects of names, which the receiving process has."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "made_of"}
+        return _restored, (own,)
+
+    @cached_property
+    def strategy(self) -> Strategy:
+        """How the data become a posterior."""
+        return self.specification.strategy_of(dict(self.hyperparameters))
+
+
+def _restored(own: dict[str, Any]) -> Structure:
+    return Structure(made_of=own["specification"].made_of, **own)
+
+
+def compiled(
+    structure: Structure,
+    build: Build,
+    changing: Mapping[str, Any],
+    data: Mapping[str, Any],
+    inputs: Mapping[str, Any] | None = None,
+    *,
+    buffered: bool = False,
+) -> Staged:
+    """Compile a build function's graphs for values such as these.
+
+    `build` is hashable and maps `bayes_gpx.posteriors.base.OneDraw` to graphs. They are functions
+    of the hyperparameters and the `changing` values, which change from call to call; everything
+    that depends on `data` and the `inputs` of a question alone is computed once for all draws.
+    `buffered` keeps intermediate arrays between calls, if the structure allows it.
+    """
+    kinds = [None if v is None else _kinds(v) for v in (changing, data, inputs)]
+    with LOCK:
+        return _compiled(structure, build, *kinds, buffered)
+
+
+def _kinds(values):
+    """Name and kind of each value: the type of its symbol, or type and dimensions of an array."""
+    return tuple((name, _kind(value)) for name, value in values.items())
+
+
+def _kind(value):
+    if isinstance(value, np.random.Generator):
+        return pt.random.type.random_generator_type
+    if isinstance(value, StreamedData):
+        return PARTS
+    return value.dtype.str, value.ndim
+
+
+def _symbols(kinds, d):
+    return {
+        name: kind(name)
+        if not isinstance(kind, tuple)
+        else pt.tensor(
+            name,
+            dtype=np.dtype(kind[0]).name,
+            shape=(*(None,) * (kind[1] - 1), d) if name in WIDE else (None,) * kind[1],
+        )
+        for name, kind in kinds
+    }
+
+
+@lru_cache(maxsize=256)
+def _compiled(structure, build, changing, data, inputs, buffered):
+    theta = {
+        name: pt.tensor(name, dtype="float64", shape=(None,) * ndim)
+        for name, ndim in structure.hyperparameters
+    }
+    symbols = [_symbols(kinds or (), structure.d) for kinds in (changing, data, inputs)]
+    asked = None if inputs is None else Asked(symbols[2], structure.intercept)
+    # PyTensor would note of each node which line made it, a tenth to a fifth of the time.
+    with pytensor.config.change_flags(traceback__limit=0):
+        outputs = build(_one_draw(structure, theta, symbols[0], symbols[1], asked))
+    own = {rv: theta[rv.name] for rv in structure.own_variables}
+    outputs = graph_replace(outputs, own, strict=False) if own else outputs
+    mode = BUFFERED_MODE if buffered and structure.buffered else MODE
+    fixed = [*symbols[1].values(), *symbols[2].values()]
+    return Staged([*theta.values(), *symbols[0].values()], fixed, outputs, mode)
+
+
+def _one_draw(structure, theta, changing, data, asked):
+    """The symbols of one draw, each in its place."""
+    specification = structure.specification
+    if "parts" in data:
+        p = structure.p if specification.family == "GPX" else None
+        data = data | symbols_of_rows(structure.d, p, exposed=not specification.normal)
+    known = data.get
+    sums = Sums(*(data[name] for name in Sums._fields)) if "gram" in data else None
+    prior = specification.prior(
+        theta, structure.d, structure.called_kernel, known("corners"), structure.p
+    )
+    given = Conditioning(
+        prior,
+        specification.observation,
+        specification.of_outputs(theta, known("group")),
+        in_groups(data["X"], data["group"]) if "group" in data else known("X"),
+        known("y"),
+        known("Z"),
+        known("exposure"),
+        inducing_operator(known("U"), known("U_Z")),
+        changing["jitter"],
+        sums,
+        specification.constraints,
+        known("parts"),
+    )
+    found = Found(changing["alpha"], changing.get("root")) if "alpha" in changing else None
+    return OneDraw(structure.strategy, given, found, asked, changing, known("groups"))
+
+
+def data_of(
+    model: ModelLike, structure: Structure, rows: TrainingData | None = None
+) -> dict[str, Any]:
+    """Data that a model conditions on, by name: arrays, or out-of-core rows.
+
+    With `rows`, only these rows, if the strategy needs nothing but sums over all rows.
+    """
+    corners = {"corners": model.training.corners} if model.specification.expanded else {}
+    if not structure.strategy.by_sums:
+        streamed, training = model.training.streamed, model.training
+        known: dict = {"parts": training} if streamed else training.scaled()
+        return {**known, **model.inducing, **corners}
+    own = {} if rows is None else rows.scaled()
+    return {**own, **corners, **model.sums}
