@@ -8,7 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
+
+from bayes_gpx.aliases import Tensor
 
 Players = tuple[tuple[int, ...], ...]
 """The columns of each player, together all columns."""
@@ -110,6 +111,6 @@ def _of_columns(
     return masks, wide
 
 
-def mixed(x: TensorVariable, baselines: TensorVariable, masks: np.ndarray) -> TensorVariable:
+def mixed(x: Tensor, baselines: Tensor, masks: np.ndarray) -> Tensor:
     """Points (m, b, s, d) that are at x (m, d) in a mask's columns, at a baseline (b, d) else."""
     return pt.switch(masks, x[:, None, None], baselines[:, None])

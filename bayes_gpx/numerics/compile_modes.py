@@ -4,25 +4,28 @@ from collections.abc import Sequence
 from functools import reduce
 from math import prod
 from operator import mul
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import MergeOptimizer, dfs_rewriter, node_rewriter
-from pytensor.link.basic import PerformLinker
+from pytensor.link.basic import Linker, PerformLinker
 from pytensor.scalar import Mul, TrueDiv
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.rewriting.ofg import inline_ofg_node
 
+from bayes_gpx.aliases import Tensor
+
 
 @node_rewriter([OpFromGraph])
-def _inlined(fgraph, node):
+def _inlined(fgraph: FunctionGraph, node: Apply) -> list[Variable] | bool | None:
     """Replace an `OpFromGraph` by its inner graph.
 
     Copies of a compiled function share its inner functions, which threads must not.
@@ -31,13 +34,13 @@ def _inlined(fgraph, node):
 
 
 @node_rewriter([pt.second])
-def _spread(fgraph, node):
+def _spread(fgraph: FunctionGraph, node: Apply) -> list[Variable]:
     """Replace `second`, which has no NumPy function and runs in Python for every number.
 
     The node is made directly, since `pt.alloc` would infer the known type again, from the whole
     graph below.
     """
-    like, values = node.inputs
+    like, values = cast(list[Tensor], node.inputs)
     both = zip(like.type.broadcastable, like.shape, values.shape, strict=True)
     sizes = [own if same else other for same, other, own in both]
     return [Apply(Alloc(), [values, *sizes], [node.outputs[0].type()]).outputs[0]]
@@ -56,13 +59,13 @@ class SumOfProduct(Op):
 
 
 @node_rewriter([Sum])
-def _contracted(fgraph, node):
+def _contracted(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     """Replace the sum of a product of arrays by a scalar product, which saves an array.
 
     The first factors are multiplied first, so sums with equal first factors, such as derivatives of
     one covariance, share their products.
     """
-    (product,) = node.inputs
+    (product,) = cast(list[Tensor], node.inputs)
     if len(node.op.axis or range(product.ndim)) < product.ndim:
         return None
     above, below = _factors(product)
@@ -77,7 +80,7 @@ def _contracted(fgraph, node):
     return [prod([found, *scalars]) / prod(v.reshape(()) for v in below)]
 
 
-def _factors(product):
+def _factors(product: Variable) -> tuple[list, list]:
     """Factors of a product of arrays, and the scalars that it is divided by."""
     node = product.owner
     if node is None or not isinstance(node.op, Elemwise):
@@ -101,7 +104,7 @@ class Sloped(Op):
 
 
 @node_rewriter(None)
-def _found_beside(fgraph, node):
+def _found_beside(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     """Replace a number by the equal one that is computed with its slopes."""
     if not isinstance(node.op, Sloped) or not node.inputs:
         return None
@@ -143,7 +146,7 @@ write out shapes that arrays know by themselves.
 """
 
 
-def _light(linker):
+def _light(linker: str | Linker) -> Mode:
     mode = Mode(linker=linker, optimizer="fast_compile").excluding(
         *HARMFUL_REWRITES, *USELESS_REWRITES
     )

@@ -57,7 +57,7 @@ def nodes(
     end = pt.sign(slope) * reach
     low, high = pt.minimum(end, 0.0) - SDS, pt.maximum(end, 0.0) + SDS
 
-    def at(low, high, count):
+    def at(low: Tensor, high: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         z = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, count)
         f = mean[:, None] + sd[:, None] * z
         return z, f, log_g(f) - pt.sqr(z) / 2.0
@@ -114,7 +114,9 @@ def student_normal_cdf(
     return (pt.exp(log_weights) * ndtr(distance[:, None] / pt.sqrt(spread))).sum(axis=1)
 
 
-def _precisions(low, variance, sigma, nu):
+def _precisions(
+    low: Tensor, variance: Tensor, sigma: TensorLike, nu: TensorLike
+) -> tuple[Tensor, Tensor]:
     """Log weights of nodes in log lambda from `low` (n,) up, and variances given lambda, (n, K)."""
     a = nu / 2.0
     high = pt.log1p(DROP / a + SDS / pt.sqrt(a)) + pt.zeros_like(low)
@@ -125,7 +127,7 @@ def _precisions(low, variance, sigma, nu):
     return log_gamma + log_step[:, None], spread
 
 
-def _margin(a):
+def _margin(a: TensorLike) -> Tensor:
     """Return delta with a (exp(-delta) - 1 + delta) above `DROP`: log lambda stays above -delta."""
     return DROP / a + SDS / pt.sqrt(a)
 

@@ -22,7 +22,8 @@ class Jet(NamedTuple):
 
     def at(self, points: slice) -> "Jet":
         """Those of some of the points."""
-        return Jet(*(None if part is None else part[points] for part in self))
+        first, second = (None if part is None else part[points] for part in self[1:])
+        return Jet(self.value[points], first, second)
 
     def shifted(self, constant: float) -> "Jet":
         """The sum with a number that does not vary with x."""
@@ -35,11 +36,11 @@ def expectation(mean: Jet, variance: Jet, value: np.ndarray, rates: Sequence[np.
     The derivative of E g(f) in the variance is half its second derivative in the mean. `rates` are
     expectations (m,) of g' and g''; if the jets have second derivatives, also of g''' and g''''.
     """
-    if mean.first is None:
+    if mean.first is None or variance.first is None:
         return Jet(value)
     one, two = rates[0][:, None], rates[1][:, None] / 2.0
     first = one * mean.first + two * variance.first
-    if mean.second is None:
+    if mean.second is None or variance.second is None:
         return Jet(value, first)
     one, two, three, four = (
         rate[:, None, None] / part for rate, part in zip(rates, (1.0, 2.0, 2.0, 4.0), strict=True)

@@ -106,7 +106,7 @@ def seconds_of(evaluate: Callable[[], object]) -> float:
     return perf_counter() - begun
 
 
-def _instead(total, quicker):
+def _instead(total: float, quicker: tuple[str, float] | None) -> str:
     """What would take less than half of the time, in sentences; "" without such."""
     name, share = _CHEAPER.get() or ("", 1.0)
     ways = [(f"With approximation={name}", share), quicker or ("", 1.0)]

@@ -15,7 +15,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType
-from pytensor.graph.basic import Apply, Constant, equal_computations
+from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
 from pytensor.graph.op import io_connection_pattern
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import io_toposort
@@ -107,26 +107,26 @@ class RowGraph:
         """All of them, in their order."""
         return [*self.parameters, *self.held, *self.rows]
 
-    def _shape(self):
+    def _shape(self) -> tuple:
         sizes = len(self.parameters), len(self.held), self.size
         counts = *sizes, *self.joins, *(v.name for v in self.rows)
         return (*counts, *(v.type for v in self.inputs), *(v.type for v in self.outputs))
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if type(self) is not type(other) or self._shape() != other._shape():
             return False
         return equal_computations(self.outputs, other.outputs, self.inputs, other.inputs)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._shape())
 
-    def __getstate__(self):
+    def __getstate__(self) -> tuple:
         """Pickle without the objects of threads."""
         return self.parameters, self.held, self.rows, self.outputs, self.size, self.joins
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: tuple) -> None:
         """Begin anew."""
-        self.__init__(*state)
+        RowGraph.__init__(self, *state)
 
     @cached_property
     def pool(self) -> Pool:
@@ -139,15 +139,15 @@ class RowGraph:
             for block in self._slices(values):
                 yield block, self._at(function, values, block)
 
-    def _slices(self, values):
+    def _slices(self, values: Sequence) -> list[slice]:
         rows = len(values[-1]) if self.rows else 1
         return [slice(k, k + self.size) for k in range(0, max(rows, 1), self.size)]
 
-    def _at(self, function, values, block):
+    def _at(self, function: Callable, values: Sequence, block: slice) -> list[np.ndarray]:
         k = len(values) - len(self.rows)
         return function(*values[:k], *(np.ascontiguousarray(v[block]) for v in values[k:]))
 
-    def _of_block(self, values, block):
+    def _of_block(self, values: Sequence, block: slice) -> list:
         with self.pool.taken() as function, np.errstate(all="ignore"):
             found = self._at(function, values, block)
         return [[v] if join is None else v for join, v in zip(self.joins, found, strict=True)]
@@ -170,31 +170,33 @@ class RowGraph:
         return [*map(_typed, self.inputs, inputs)]
 
 
-def _typed(own, value):
+def _typed(own: Variable, value: Any) -> Variable:
     if isinstance(getattr(value, "type", None), Generic):
         return value
     return own.type.filter_variable(pt.as_tensor_variable(value))
 
 
 @lru_cache(maxsize=32)
-def _pool_of(graph):
+def _pool_of(graph: RowGraph) -> Pool:
     """Copies of the function of a graph, or of one that is equal: it may have come by pickle."""
-    options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
     # glibc returns freed blocks above a threshold to the system, for the whole process, and raises
     # it, up to 32 MiB, when a larger array is freed. Page faults took a quarter of the time.
     np.empty(2**25 - 2**13, np.uint8)
     with LOCK:
-        return Pool(pytensor.function(graph.inputs, graph.outputs, **options))
+        function = pytensor.function(
+            graph.inputs, graph.outputs, mode=MODE, on_unused_input="ignore", trust_input=True
+        )
+        return Pool(function)
 
 
-def _of_part(graph, known, part):
+def _of_part(graph: RowGraph, known: Sequence, part: Mapping[str, np.ndarray]) -> list:
     """Sums over the blocks of one part."""
     values = [*known, *(part[v.name] for v in graph.rows)]
     parts = (graph._of_block(values, block) for block in graph._slices(values))
     return reduce(partial(_joined, graph.joins), parts)
 
 
-def _joined(joins, one, other):
+def _joined(joins: Sequence[np.ufunc | None], one: Sequence, other: Sequence) -> list:
     both = zip(joins, one, other, strict=True)
     return [a + b if join is None else join(a, b) for join, a, b in both]
 

@@ -80,7 +80,7 @@ def log_ndtr_slopes(z: TensorLike) -> tuple[Tensor, Tensor, Tensor]:
     return r, -r * excess, r * bracket
 
 
-def _far(t):
+def _far(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Hazard r, z + r and the bracket at z = -t, for t >= -FAR, without cancellation.
 
     z + r is y_1, the bracket y_1 (2 y_1 - y_2), and 2 y_1 - y_2 is 2 (y_3 - y_2) over a product.
@@ -127,7 +127,7 @@ def log_normal(y: TensorLike, mean: TensorLike, variance: TensorLike) -> Tensor:
     return -0.5 * (np.log(2.0 * np.pi) + pt.log(variance) + pt.sqr(y - mean) / variance)
 
 
-def gamma_quantile(alpha: Tensor, u: Tensor) -> Tensor:
+def gamma_quantile(alpha: TensorLike, u: TensorLike) -> Tensor:
     """Quantile at u of the Gamma distribution with shape alpha and mean 1, differentiable in alpha.
 
     The last line is a Newton step, which changes the value by round-off only: through it PyTensor

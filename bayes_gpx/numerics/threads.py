@@ -60,7 +60,7 @@ class Pool:
         self._fill()
         POOLS.add(self)
 
-    def _fill(self):
+    def _fill(self) -> None:
         self._free: SimpleQueue = SimpleQueue()
         for _ in range(self._number):
             self._free.put(copy(self._function))
@@ -97,7 +97,7 @@ class ThreadedFunction:
         """The running thread's copy, to be called by it alone."""
         return self._own.functions[0]
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments: Any) -> Any:
         """Call the running thread's copy."""
         return self.own(*arguments)
 
@@ -110,8 +110,10 @@ class _Limit:
     for good.
     """
 
-    def __init__(self):
-        self._asked, self._before, self._outermost = [], 1, None
+    def __init__(self) -> None:
+        self._asked: list[tuple[int, int, bool]] = []
+        self._before = 1
+        self._outermost: Any = None
 
     @property
     def threads(self) -> int:
@@ -153,7 +155,7 @@ class _Limit:
         if held:
             self._restore()
 
-    def _restore(self):
+    def _restore(self) -> None:
         if self._asked:
             _limit(self.threads)
         else:
@@ -162,12 +164,12 @@ class _Limit:
 
 
 @cache
-def _controller():
+def _controller() -> ThreadpoolController:
     """Controller of the libraries that are loaded at the first call; the search takes 5 ms."""
     return ThreadpoolController()
 
 
-def _present():
+def _present() -> int:
     """How many threads BLAS may have now, as the user or the environment has said."""
     found = _controller().info()
     blas = [one["num_threads"] for one in found if one["user_api"] == "blas"]
@@ -175,7 +177,7 @@ def _present():
 
 
 @contextmanager
-def _any_thread():
+def _any_thread() -> Iterator[None]:
     """Context in which threadpoolctl obeys this thread, not the first that set a limit."""
     OpenBLASController.clear_controlling_thread(force=True)
     try:
@@ -184,7 +186,7 @@ def _any_thread():
         OpenBLASController.clear_controlling_thread(force=True)
 
 
-def _limit(number):
+def _limit(number: int) -> Any:
     """Set the limit; returns a function that restores each library's own."""
     with _any_thread():
         return _controller().limit(limits=number, user_api="blas")
@@ -193,7 +195,7 @@ def _limit(number):
 BLAS = _Limit()
 
 
-def _after_fork():
+def _after_fork() -> None:
     BLAS.forget_others()
     for pool in POOLS:
         pool.complete()

@@ -48,7 +48,9 @@ def truncated_normal(
     return np.clip(mean + x, low, high)  # the bounds but for round-off
 
 
-def _quarter_period(x, v, cov, low, high):
+def _quarter_period(
+    x: np.ndarray, v: np.ndarray, cov: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
     """Positions (D, k) a quarter of a period later, from positions and velocities."""
     moving, left = np.arange(len(x)), np.full(len(x), 0.5 * np.pi)
     while len(moving):
@@ -67,10 +69,10 @@ def _quarter_period(x, v, cov, low, high):
     return x
 
 
-def _times_to(x, v, low, high):
+def _times_to(x: np.ndarray, v: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Times in (0, 2 pi] at which ``x cos t + v sin t`` leaves its bounds, infinite if never."""
     radius, phase = np.hypot(x, v), np.arctan2(v, x)
-    found = np.inf
+    found = np.full(x.shape, np.inf)
     for bound, sign in ((high, 1.0), (low, -1.0)):
         reaches = sign * bound < radius
         share = np.clip(np.where(reaches, bound, 0.0) / np.where(reaches, radius, 1.0), -1.0, 1.0)

@@ -32,14 +32,14 @@ def use_writable_folder() -> None:
     )
 
 
-def _writable(path):
+def _writable(path: str) -> bool:
     """Whether a folder can be written, or made; its path begins with ~ if there is no home."""
     while not os.path.exists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
     return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
 
 
-def _own_folder():
+def _own_folder() -> Path:
     """A temporary folder that stays for the next time, and that nobody else can write to."""
     folder = Path(tempfile.gettempdir()) / f"bayes_gpx-{os.getuid()}"
     if not os.path.lexists(folder):

@@ -31,7 +31,7 @@ def digest(*parts: Any) -> str:
     return found.hexdigest()
 
 
-def _said(part):
+def _said(part: Any) -> str:
     """Text that differs where a value differs, or where a function does something else."""
     if isinstance(part, dict):
         return digest(*part, *part.values())

@@ -66,10 +66,10 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
         beside.unlink(missing_ok=True)
 
 
-def _takes_bytes_only(path):
+def _takes_bytes_only(path: Path) -> bool:
     """Whether a path is a pipe, a terminal or /dev/null, which must not be replaced by a file."""
     return path.exists() and not path.is_file()
 
 
-def _beside(path):
+def _beside(path: Path) -> Path:
     return path.resolve().with_name(f".{secrets.token_hex(8)}.unfinished")

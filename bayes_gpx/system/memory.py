@@ -89,7 +89,7 @@ def peak() -> int | None:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _of_machine():
+def _of_machine() -> list[int]:
     """Free memory and swap; all of the memory where only that is known."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -103,7 +103,7 @@ def _of_machine():
         return []
 
 
-def _of_container():
+def _of_container() -> list[int]:
     """What a container has left of its limit."""
     found = []
     for limit, (usage, parts, given_up) in LIMITS.items():

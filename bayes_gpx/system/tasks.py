@@ -48,7 +48,7 @@ def in_turn[Found](
         yield _result(futures.popleft(), client)
 
 
-def _sent(client, shared):
+def _sent(client: Any, shared: Any) -> Future:
     """Future of the shared object: the result of a task, which Dask makes again if it is lost.
 
     A scattered object would be lost with its worker, and `scatter` itself waits for dead workers.
@@ -60,11 +60,11 @@ def _sent(client, shared):
         return client.submit(_itself, shared, pure=False)
 
 
-def _itself(shared):
+def _itself(shared: Any) -> Any:
     return shared
 
 
-def _result(future, client):
+def _result(future: Future, client: Any) -> Any:
     """Wait for a result, but not for a Dask cluster without workers."""
     if client is None:
         return future.result()
@@ -83,16 +83,16 @@ def _result(future, client):
 class _Shared:
     """What many tasks are given: as it is within the process; for other processes pickled once."""
 
-    def __init__(self, value):
+    def __init__(self, value: Any) -> None:
         self.value, self._name = value, secrets.token_hex(16)
 
     @cached_property
-    def _pickled(self):
+    def _pickled(self) -> bytes:
         import cloudpickle  # PyMC brings it; takes functions of a script or notebook too
 
         return cloudpickle.dumps(self.value)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Callable, tuple[str, bytes]]:
         return _arrived, (self._name, self._pickled)
 
 
@@ -100,7 +100,7 @@ _ARRIVED: dict[str, _Shared] = {}
 """What the last task of this process was given that came from another one, by its name."""
 
 
-def _arrived(name, pickled):
+def _arrived(name: str, pickled: bytes) -> "_Shared":
     """What has this name; it is made anew only where the task before had another."""
     found = _ARRIVED.get(name)
     if found is None:
@@ -110,7 +110,7 @@ def _arrived(name, pickled):
     return found
 
 
-def _of_shared(given, *own):
+def _of_shared(given: _Shared, *own: Any) -> Any:
     """Result of a task, from its own arguments and the shared ones."""
     task, shared = given.value
     return task(shared, *own)
