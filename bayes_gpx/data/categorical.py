@@ -55,7 +55,7 @@ def codes(
     return found
 
 
-def _some(levels):
+def _some(levels: Sequence[str]) -> list[str] | str:
     """The levels or, of many, the first ones and their number."""
     if len(levels) <= NAMED:
         return list(levels)

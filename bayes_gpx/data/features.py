@@ -51,7 +51,7 @@ class Frame:
     levels: dict = field(default_factory=dict)
     origins: dict = field(default_factory=dict)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.values)
 
     @property
@@ -71,7 +71,7 @@ class Frame:
         return [source] if own is None else [indicator(source, level) for level in own]
 
     @property
-    def _source_of(self):
+    def _source_of(self) -> dict[str, str]:
         pairs = ((c, level) for c, levels in self.levels.items() for level in levels)
         return {indicator(c, level): c for c, level in pairs}
 
@@ -285,12 +285,12 @@ def row_labels(table: Any) -> np.ndarray | None:
     return _labels(index) if hasattr(index, "equals") else None
 
 
-def _is_data_array(table):
+def _is_data_array(table: Any) -> bool:
     """Whether a table is xarray's, known by its attributes: xarray need not be imported for it."""
     return hasattr(table, "dims") and hasattr(table, "coords")
 
 
-def _refuse_repeated(columns, name):
+def _refuse_repeated(columns: list, name: str) -> None:
     repeated = sorted({str(c) for c in columns if columns.count(c) > 1})
     if repeated:
         raise ValueError(f"{name} has repeated column names {repeated}; rename them.")
@@ -309,7 +309,7 @@ class _Table:
     n_rows: int
 
 
-def _as_table(X, column):
+def _as_table(X: Any, column: str | None) -> Any:
     """A series or a list of labels as a table of one column; tables as they are."""
     if hasattr(X, "to_frame"):
         return X.to_frame(column or X.name or "label")
@@ -326,7 +326,7 @@ def refuse_lazy(X: Any, name: str) -> None:
         )
 
 
-def _open(X, name, prefix):
+def _open(X: Any, name: str, prefix: str) -> "_Table":
     refuse_lazy(X, name)
     if hasattr(X, "dims") and hasattr(X, "data_vars"):  # no import of xarray here, either
         raise ValueError(f"{name} is an xarray Dataset, not one table. Use .to_dataframe().")
@@ -356,13 +356,13 @@ def _open(X, name, prefix):
     return _Table(names, reader, levels, index, labels is not None, names_given, len(values))
 
 
-def _entries(series, name):
+def _entries(series: Any, name: str) -> np.ndarray:
     """A column of a frame as an array; times with a zone are refused."""
     refuse_zone(series, f"{name}, column {series.name!r},")
     return series.to_numpy()
 
 
-def _array(X, name):
+def _array(X: Any, name: str) -> np.ndarray:
     if np.ma.isMaskedArray(X):
         return np.ma.filled(X.astype(float), np.nan)
     try:
@@ -382,14 +382,16 @@ def _array(X, name):
     return values
 
 
-def _labels(index):
+def _labels(index: Any) -> np.ndarray:
     if getattr(index, "nlevels", 1) > 1:
         return np.array(["/".join(map(str, label)) for label in index])
     labels = np.asarray(index)
     return labels.astype(str) if labels.dtype == object else labels
 
 
-def _matched(table, like, name):
+def _matched(
+    table: _Table, like: Frame, name: str
+) -> list[tuple[int, str, tuple[str, ...] | None]]:
     """Position, name and levels of the expected columns: by name where there are names."""
     columns, sources = table.columns, like.sources
     if not table.named:
@@ -400,7 +402,7 @@ def _matched(table, like, name):
                 f"{name} has {len(columns)} columns, but must have {len(sources)}: {list(sources)}."
             )
         return [(j, column, like.levels.get(column)) for j, column in enumerate(sources)]
-    wanted = []
+    wanted: list[tuple[str, tuple[str, ...] | None]] = []
     for source in sources:
         own = like.levels.get(source, ())
         indicators = [indicator(source, level) for level in own]
@@ -415,7 +417,9 @@ def _matched(table, like, name):
     return [(columns.index(column), column, own) for column, own in wanted]
 
 
-def _indicators(values, levels, name, column, index):
+def _indicators(
+    values: Any, levels: Sequence[str], name: str, column: str, index: np.ndarray
+) -> np.ndarray:
     """One column of 0 and 1 for each level, (n, levels), NaN where the value is missing."""
     found = codes(np.asarray(values, dtype=object), levels, f"{name}, column {column!r},", index)
     own = (found[:, None] == np.arange(len(levels))).astype("float64")

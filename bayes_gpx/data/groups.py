@@ -49,7 +49,7 @@ def read_groups(groups: Any, frame: Frame, name: str, known: tuple[str, ...] = (
     return Groups(np.array([place[text] for text in texts], dtype=np.int64), labels)
 
 
-def _text(label):
+def _text(label: Any) -> str:
     """A label as text: 3, 3.0 and "3" are one label, as a column with gaps may have any of them."""
     whole = isinstance(label, float | np.floating) and float(label).is_integer()
     return str(int(label)) if whole else str(plain(label))

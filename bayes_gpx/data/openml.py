@@ -99,7 +99,7 @@ def digest(frame: pd.DataFrame) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _plain(column):
+def _plain(column: pd.Series) -> pd.Series:
     """Numbers as floats, whatever they were stored as; words as they are."""
     try:
         return column.astype(float)

@@ -85,13 +85,7 @@ class Outputs:
         return found
 
 
-def read_outputs(
-    Y: Any,
-    frame: Frame,
-    *,
-    scale: bool,
-    scaling: Scaling | None = None,
-) -> Outputs:
+def read_outputs(Y: Any, frame: Frame, *, scale: bool, scaling: Scaling | None = None) -> Outputs:
     """Read a table of responses, one row for each row of the frame X.
 
     Raises

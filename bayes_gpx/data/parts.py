@@ -78,7 +78,7 @@ class Names:
                 raise
             raise ValueError(f"{frame.attrs[PART]}: {wrong}") from wrong
 
-    def _read(self, frame, X, Z):
+    def _read(self, frame: pd.DataFrame, X: Frame | None, Z: Frame | None) -> Rows:
         columns = self.features(frame)
         own = read_features(frame[columns], "X", like=X, minimum_rows=1)
         weighed = own if self.weighs else None
@@ -88,7 +88,7 @@ class Names:
         y, labels = self._response(frame[self.y], own)
         return Rows(own, weighed, y, read_exposure(exposure, own, self.observation), labels)
 
-    def _response(self, y, frame):
+    def _response(self, y: Any, frame: Frame) -> tuple[np.ndarray, Any]:
         """Response (b,) with its labels, which are the chunk's if no others are known."""
         if self.observation.normal:
             return read_response(y, frame), None
@@ -200,12 +200,12 @@ def seen_of_both(one: Seen, other: Seen) -> Seen:
     )
 
 
-def _labels_of_both(one, other):
-    if one.labels is None:
+def _labels_of_both(one: Seen, other: Seen) -> np.ndarray | None:
+    if one.labels is None or other.labels is None:  # as all parts have labels, or none has
         return None
     labels = labels_joined(one.labels, other.labels)
     if labels is None:
-        known, found = (part.labels.tolist()[0] for part in (one, other))
+        known, found = one.labels.tolist()[0], other.labels.tolist()[0]
         raise ValueError(
             f"y holds {found!r} in {other.part} and {known!r} in {one.part}, but class labels must "
             "be of one kind. Convert them, for example with .astype(str)."
@@ -213,12 +213,12 @@ def _labels_of_both(one, other):
     return labels
 
 
-def _without(one, other):
+def _without(one: Seen, other: Seen) -> list[str]:
     """Columns of one that the other does not have."""
     return [name for name in one.sources if name not in other.sources]
 
 
-def _of_both(one, other, name):
+def _of_both(one: Seen, other: Seen, name: str) -> Moments:
     """Moments of a column; a level that is not declared in a part has no rows there."""
     n = [next(iter(part.columns.values())).n for part in (one, other)]
     none = [Moments(k, *np.zeros((4, 1))) for k in n]

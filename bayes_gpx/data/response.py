@@ -95,11 +95,11 @@ def labels_joined(one: np.ndarray, other: np.ndarray) -> np.ndarray | None:
     return np.union1d(one, other) if _like(one, other) else None
 
 
-def _like(found, known):
+def _like(found: np.ndarray, known: np.ndarray) -> bool:
     return found.dtype.kind == known.dtype.kind or {found.dtype.kind, known.dtype.kind} <= set("iu")
 
 
-def _check_number(found, two, name):
+def _check_number(found: np.ndarray, two: bool, name: str) -> None:
     shown = found[:6].tolist()
     if len(found) == 1:
         raise ValueError(
@@ -120,11 +120,12 @@ def texts(y: Any, name: str = "y") -> list[str]:
     return [str(label) for label in _as_labels(_plain(y, name), name)]
 
 
-def _plain(y, name):
+def _plain(y: Any, name: str) -> np.ndarray:
     """An array of one dimension with nothing missing; dtype object unless simple."""
     values = np.asarray(y)
     if np.ma.isMaskedArray(y):
-        values = np.where(np.ma.getmaskarray(y), None, y.data.astype(object))
+        values = y.data.astype(object)
+        values[np.ma.getmaskarray(y)] = None
     if values.ndim != 1:
         raise ValueError(
             f"{name} has shape {values.shape}, but must have one dimension, with one value for "
@@ -144,11 +145,11 @@ def _plain(y, name):
     return values
 
 
-def _is_missing(value):
+def _is_missing(value: Any) -> bool:
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
-def _as_labels(values, name):
+def _as_labels(values: np.ndarray, name: str) -> np.ndarray:
     """Strings, booleans or whole numbers in an array that sorts."""
     kinds = sorted({_kind(of_value) for of_value in set(map(type, values))})
     if len(kinds) > 1:
@@ -174,7 +175,7 @@ def _as_labels(values, name):
     return values
 
 
-def _kind(of_value):
+def _kind(of_value: type) -> str:
     for kind, types in KINDS.items():
         if issubclass(of_value, types):
             return kind

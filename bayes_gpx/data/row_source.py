@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from glob import glob
@@ -83,7 +83,7 @@ class FileRows(RowSource):
         """Names of the columns, as the first file says."""
         return self._opened(self.paths[0]).schema.names
 
-    def _opened(self, path):
+    def _opened(self, path: str) -> Any:
         import pyarrow.dataset
 
         kind = ENDINGS[Path(path).suffix.lower()]
@@ -187,7 +187,9 @@ class DaskRows(RowSource):
         return whole
 
 
-def _batches(opened, part, columns=None):
+def _batches(
+    opened: Any, part: str, columns: Sequence[str] | None = None
+) -> Iterator[pd.DataFrame]:
     """Frames of the rows of a pyarrow Dataset, numbered from 0."""
     seen = 0
     for batch in opened.to_batches(columns=columns, batch_size=BATCH):
@@ -197,19 +199,19 @@ def _batches(opened, part, columns=None):
             seen += batch.num_rows
 
 
-def _named(frame, part):
+def _named(frame: pd.DataFrame, part: str) -> pd.DataFrame:
     """A frame with strings as names of its columns, and a name for error messages."""
     named = frame.set_axis([str(name) for name in frame.columns], axis=1)
     named.attrs = {PART: part}
     return named
 
 
-def _of_partition(of_frame, number, frame):
+def _of_partition(of_frame: Callable[[pd.DataFrame], Any], number: int, frame: pd.DataFrame) -> Any:
     """Result for a partition; None without rows."""
     return of_frame(_named(frame, f"Partition {number}")) if len(frame) else None
 
 
-def _of_both(join, one, other):
+def _of_both(join: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
     """Combined result for two partitions, each of which may have no rows."""
     if one is None or other is None:
         return other if one is None else one
@@ -258,12 +260,12 @@ def row_source(X: Any, by_name: bool = False) -> RowSource | None:
     )
 
 
-def _is_file(path):
+def _is_file(path: Any) -> bool:
     """Whether it is a path by its ending: strings in a list may be labels, too."""
     return isinstance(path, str | PathLike) and Path(path).suffix.lower() in ENDINGS
 
 
-def _files(path):
+def _files(path: str) -> tuple[str, ...]:
     """Files of a path, a folder or a glob, sorted."""
     folder = Path(path)
     found = folder.rglob("*") if folder.is_dir() else map(Path, glob(path, recursive=True))

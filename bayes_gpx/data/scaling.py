@@ -109,5 +109,5 @@ def response_scaling(moments: Moments, name: str = "y") -> Scaling:
     return Scaling(center, scale)
 
 
-def _named(frame, chosen):
+def _named(frame: Frame, chosen: np.ndarray) -> list[str]:
     return [column for column, which in zip(frame.columns, chosen, strict=True) if which]

@@ -13,7 +13,7 @@ import pandas as pd
 from bayes_gpx.data.features import Frame
 from bayes_gpx.data.fingerprints import Fingerprint, fingerprint, refuse_other, refuse_reordered
 from bayes_gpx.data.moments import Moments
-from bayes_gpx.data.parts import Names, seen_of_both, seen_of_part
+from bayes_gpx.data.parts import Names, Seen, seen_of_both, seen_of_part
 from bayes_gpx.data.row_source import RowSource, row_source
 from bayes_gpx.data.scaling import Scaling, no_scaling, response_scaling, standard_scaling
 from bayes_gpx.data.training import (
@@ -87,9 +87,10 @@ class StreamedData(TrainingData):
             found += [self.read(frame.iloc[own])] if len(own) else []
             start += len(frame)
         first, Z = found[0], None
+        weighed = [part.Z for part in found if part.Z is not None]
         X = _stacked([part.X for part in found], wanted)
         if first.Z is not None:
-            Z = X if first.Z is first.X else _stacked([part.Z for part in found], wanted)
+            Z = X if first.Z is first.X else _stacked(weighed, wanted)
         y, exposure = np.concatenate([part.y for part in found]), first.exposure
         if exposure is not None:
             exposure = np.concatenate([part.exposure for part in found])
@@ -98,7 +99,7 @@ class StreamedData(TrainingData):
     def without_rows(self) -> StreamedData:
         """All that a fit needs of the data but the rows: the sample becomes one of its medians."""
 
-        def middle(frame):
+        def middle(frame: Frame) -> Frame:
             values = np.median(frame.values, axis=0)[None]
             return replace(frame, values=values, index=np.zeros(1, int))
 
@@ -122,7 +123,9 @@ class StreamedData(TrainingData):
         weighed = replace(cast(Frame, self.Z), values=Z, index=index)
         return replace(self, part=self._of(own, weighed, y, None))
 
-    def _of(self, X, Z, y, exposure):
+    def _of(
+        self, X: Frame, Z: Frame | None, y: np.ndarray, exposure: np.ndarray | None
+    ) -> TrainingData:
         """Rows with the scaling of all."""
         return TrainingData(
             X,
@@ -147,7 +150,9 @@ class StreamedData(TrainingData):
         """
         yield from self._frames(partial(refuse_reordered, cure=self._source.to_keep_order))
 
-    def _frames(self, refuse):
+    def _frames(
+        self, refuse: Callable[[Fingerprint, Fingerprint | None], None]
+    ) -> Iterator[pd.DataFrame]:
         """Yield frames of all rows, and compare their fingerprint with the first at the end."""
         found = Fingerprint()
         for frame in self._source.frames():
@@ -158,9 +163,9 @@ class StreamedData(TrainingData):
         refuse(found, self.first)
 
     @property
-    def _source(self):
+    def _source(self) -> RowSource:
         self.refuse_without_rows()
-        return self.source
+        return cast(RowSource, self.source)
 
     def refuse_without_rows(self) -> None:
         """Raise where there are no rows to be read."""
@@ -200,42 +205,46 @@ class StreamedData(TrainingData):
         return whole
 
     @cached_property
-    def _held(self):
+    def _held(self) -> list[dict[str, np.ndarray]]:
         return [self.read(frame).scaled() for frame in self._frames(refuse_other)]
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         """Without rows that are held, which can be read again."""
         return {name: value for name, value in vars(self).items() if name != "_held"}
 
     @cached_property
-    def _light(self):
+    def _light(self) -> StreamedData:
         """Without rows, to be sent to other processes."""
         return self.without_rows()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         """Without the sample, which is thousands of rows."""
         return f"StreamedData({self.n} rows of {self.d} columns)"
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict) -> StreamedData:
         """The same: nothing changes it, and a source may be of any kind."""
         return self
 
 
-def _stacked(frames, labels):
+def _stacked(frames: Sequence[Frame], labels: np.ndarray) -> Frame:
     """One frame of the rows of several, labelled anew."""
     values = np.concatenate([frame.values for frame in frames])
     return replace(frames[0], values=values, index=labels)
 
 
-def _of_scaled(of_part, rows):
+def _of_scaled(of_part: Callable, rows: TrainingData) -> Any:
     return of_part(rows.scaled())
 
 
-def _of_frame(of_rows, read, frame):
+def _of_frame(
+    of_rows: Callable, read: Callable[[pd.DataFrame], TrainingData], frame: pd.DataFrame
+) -> tuple[Any, Fingerprint]:
     return of_rows(read(frame)), fingerprint(frame)
 
 
-def _of_both(join, one, other):
+def _of_both(
+    join: Callable, one: tuple[Any, Fingerprint], other: tuple[Any, Fingerprint]
+) -> tuple[Any, Fingerprint]:
     return join(one[0], other[0]), one[1].joined(other[1])
 
 
@@ -310,7 +319,7 @@ def read_streamed(
     )
 
 
-def _response_scaling(observation, names, seen):
+def _response_scaling(observation: Reader, names: Names, seen: Seen) -> Scaling:
     """Scaling of a response from its moments, or of f if there is an exposure."""
     if observation.scaled:
         return response_scaling(seen.of([names.y]))

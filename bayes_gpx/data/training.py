@@ -113,7 +113,8 @@ class TrainingData:
     def of_output(self, name: str) -> "TrainingData":
         """The same data, with one output to explain, in its units."""
         outputs = cast(Outputs, self.outputs).asking(name)
-        center, scale = (v[outputs.asked] for v in (outputs.scaling.center, outputs.scaling.scale))
+        both = outputs.scaling.center, outputs.scaling.scale
+        center, scale = (np.asarray(values)[outputs.asked] for values in both)
         return replace(self, outputs=outputs, y_scaling=Scaling(center, scale), y_name=name)
 
     def codes_at(self, m: int, groups: Groups | None) -> np.ndarray | None:
@@ -215,7 +216,7 @@ class TrainingData:
             moved = 1.0 if self.scales_y else np.exp(self.y_scaling.center)
             scaled["exposure"] = self.exposure * moved
         if self.Z is not None:
-            scaled["Z"] = self.Z_scaling.apply(self.Z.values)
+            scaled["Z"] = cast(Scaling, self.Z_scaling).apply(self.Z.values)
         if self.groups is not None:
             scaled["group"] = self.groups.codes
         if self.outputs is not None:
@@ -240,7 +241,8 @@ class TrainingData:
         """The same samples with some of X's own columns, on the scale of all; without Z."""
         X = self.X.only(sources)
         kept = np.isin(self.X.columns, X.columns)
-        scaling = Scaling(self.X_scaling.center[kept], self.X_scaling.scale[kept])
+        center, scale = np.asarray(self.X_scaling.center), np.asarray(self.X_scaling.scale)
+        scaling = Scaling(center[kept], scale[kept])
         return replace(self, X=X, X_scaling=scaling)
 
     def read_new(
@@ -389,10 +391,10 @@ def read_training(
             if Z is not None:
                 warn_of_copies(weighed, "Z", z_moments)
         if intercept:
-            scalings = (*scalings[:2], unscaled_last(scalings[2]))
+            scalings = (*scalings[:2], unscaled_last(cast(Scaling, scalings[2])))
     return TrainingData(
         frame,
-        with_intercept(weighed) if intercept else weighed,
+        with_intercept(weighed) if intercept and weighed is not None else weighed,
         response,
         str(getattr(y, "name", None) or "y"),
         *scalings,
@@ -423,7 +425,7 @@ def resolution_of_y(
     return float(read_resolution(given, [response])[0])
 
 
-def _read_response(y, frame, observation):
+def _read_response(y: Any, frame: Frame, observation: Reader) -> tuple[np.ndarray, Any]:
     """Response (n,), and its labels or None."""
     if observation.normal:
         return read_response(y, frame), None
@@ -445,7 +447,7 @@ def with_intercept(frame: Frame) -> Frame:
     return frame.with_column(INTERCEPT, np.ones(len(frame)))
 
 
-def _refuse_apart(X, Z, name, other):
+def _refuse_apart(X: Frame, Z: Frame, name: str, other: str) -> None:
     if len(Z) != len(X):
         raise ValueError(
             f"{name} has {len(X)} rows and {other} has {len(Z)}. Pass the same number of both."
