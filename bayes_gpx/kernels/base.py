@@ -13,17 +13,17 @@ first. Each slot adds an axis (d,) to the result.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from operator import add
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.replace import vectorize_graph
-from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.kernels.tensor_products import summed
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.kernels.tensor_products import Slots, TensorProduct, summed
 
 HIGHEST_ORDER = 2
 """Kernels are differentiated at most twice in each point: for Hessians, the highest asked for."""
@@ -32,16 +32,23 @@ CURES = {1: ("gradient", "Matern32"), 2: ("Hessian", "Matern52 or ExpQuad")}
 """By the order of a derivative: the derivative's name, and kernels that are smooth enough."""
 
 
-class _Pairs(NamedTuple):
+class Pairs(NamedTuple):
     """Points x and xs (..., d) in pairs by broadcasting; with `matrix`, each row with each row."""
 
-    x: TensorVariable
-    xs: TensorVariable
+    x: Tensor
+    xs: Tensor
     matrix: bool = False
 
-    def map(self, function: Callable) -> "_Pairs":
+    @classmethod
+    def of(cls, x: TensorLike, xs: TensorLike, matrix: bool = False) -> "Pairs":
+        """Points as tensors."""
+        first = pt.as_tensor_variable(x)
+        return cls(first, first if xs is x else pt.as_tensor_variable(xs), matrix)
+
+    def map(self, function: Callable) -> "Pairs":
+        """The pairs of a function of the points; points that are one object stay so."""
         x = function(self.x)
-        return _Pairs(x, x if self.xs is self.x else function(self.xs), self.matrix)
+        return Pairs(x, x if self.xs is self.x else function(self.xs), self.matrix)
 
 
 class Kernel(ABC):
@@ -53,20 +60,20 @@ class Kernel(ABC):
         parts = (part for part in vars(self).values() if isinstance(part, Kernel))
         return min((part.smoothness for part in parts), default=math.inf)
 
-    def gram(self, X: TensorVariable) -> TensorVariable:
+    def gram(self, X: Tensor) -> Tensor:
         """Covariance (n, n) of the points X (n, d) with themselves, exact on the diagonal."""
         return self.value(X, X)
 
-    def value(self, X: TensorVariable, Xs: TensorVariable) -> TensorVariable:
+    def value(self, X: Tensor, Xs: Tensor) -> Tensor:
         """Covariance (n, m) of the points X (n, d) with the points Xs (m, d)."""
-        value = self._jet(_Pairs(X, Xs, matrix=True).map(pt.as_tensor_variable), ())
+        value = cast(Tensor, self._jet(Pairs.of(X, Xs, matrix=True), ()))  # values are not None
         return value if value.ndim else pt.full((X.shape[0], Xs.shape[0]), value)
 
-    def diag(self, X: TensorVariable) -> TensorVariable:
+    def diag(self, X: Tensor) -> Tensor:
         """Variance (n,) at the points X (n, d)."""
         return self.derivative(X, X, 0, 0)
 
-    def derivative(self, x: TensorVariable, xs: TensorVariable, i: int, j: int) -> TensorVariable:
+    def derivative(self, x: TensorLike, xs: TensorLike, i: int, j: int) -> Tensor:
         """Covariance of derivatives, d^i/dx^i d^j/dx'^j k(x, x'), built from differences.
 
         Leading axes of the points (..., d) broadcast. The orders i and j are at most 2; (0, 0) is
@@ -78,7 +85,7 @@ class Kernel(ABC):
             raise ValueError(
                 f"Kernels are differentiated {HIGHEST_ORDER} times in each point, not {i} and {j}."
             )
-        pairs = _Pairs(x, xs).map(pt.as_tensor_variable)
+        pairs = Pairs.of(x, xs)
         jet = self._jet(pairs, (0,) * i + (1,) * j)
         *batch, d = pt.add(pairs.x, pairs.xs).broadcastable
         if jet is not None and jet.broadcastable == (*batch, *[d] * order):
@@ -86,41 +93,46 @@ class Kernel(ABC):
         *batch, d = pt.broadcast_shape(pairs.x, pairs.xs)
         return pt.broadcast_to(0.0 if jet is None else jet, (*batch, *[d] * order))
 
-    def summed(
-        self, x: TensorVariable, xs: TensorVariable, weights: TensorVariable, order: int
-    ) -> TensorVariable:
+    def summed(self, x: Tensor, xs: Tensor, weights: Tensor, order: int) -> Tensor:
         """Sum over n of weights (m | 1, n) d^order/dx^order k(x_m, xs_n), (m, d, ...).
 
         `order` is 1 or 2. Most kernels use matrix products, without an array of all derivatives.
         """
-        terms = self._terms(_Pairs(x[:, None], xs[None]), (0,) * order)
+        terms = self._terms(Pairs(x[:, None], xs[None]), (0,) * order)
         shape = (x.shape[0], *[x.shape[1]] * order)
         total = reduce(add, (summed(term, weights) for term in terms), pt.zeros(()))
         return pt.broadcast_to(total, shape)
 
     @abstractmethod
-    def _jet(self, pairs: _Pairs, slots: tuple[int, ...]) -> TensorVariable | None:
+    def _jet(self, pairs: Pairs, slots: Slots) -> Tensor | None:
         """Derivative (..., d repeated) in these slots, perhaps still to be broadcast; None is 0."""
 
-    def _terms(self, pairs: _Pairs, slots: tuple[int, ...]) -> list:
+    def _terms(self, pairs: Pairs, slots: Slots) -> list[TensorProduct]:
         """The terms of `_jet`, see `bayes_gpx.kernels.tensor_products`."""
         jet = self._jet(pairs, slots)
         return [] if jet is None else [[(jet, tuple(range(len(slots))))]]
 
-    def _require(self, slots, once=False) -> None:
+    def _require(self, slots: Slots, once: bool = False) -> None:
         """Raise unless the process has these derivatives or, with `once`, k itself has them."""
         order = max(slots.count(0), slots.count(1))
         if order > self.smoothness and not (once and len(slots) <= 2 * self.smoothness):
             noun, cure = CURES[order]
             note = ", by finite differences (take (x - xs)**2, not square_dist)"
-            note = note if self.measured else ""
+            note = note if getattr(self, "measured", False) else ""
             raise ValueError(
-                f"{self.name} has no {noun}: its process is differentiable {self.smoothness} "
+                f"{name_of(self)} has no {noun}: its process is differentiable {self.smoothness} "
                 f"times{note}. Use {cure}, for example."
             )
 
 
-def autodiff(function: Callable, points, slots, shape: tuple[int, ...] = ()) -> TensorVariable:
+def name_of(kernel: Kernel) -> str:
+    """What messages call a kernel."""
+    return getattr(kernel, "name", type(kernel).__name__)
+
+
+def autodiff(
+    function: Callable, points: Sequence[Tensor], slots: Slots, shape: tuple[int, ...] = ()
+) -> Tensor:
     """Derivative in slots of a function of single points, with values of this shape.
 
     Vectorized over batches of points; also over the rows of each Jacobian, one gradient for all.
@@ -130,6 +142,6 @@ def autodiff(function: Callable, points, slots, shape: tuple[int, ...] = ()) -> 
     for slot in slots:
         probe, identity = pt.tensor(shape=shape), np.eye(math.prod(shape)).reshape(shape * 2)
         row = pt.grad((probe * result).sum(), cells[slot], disconnected_inputs="ignore")
-        result = vectorize_graph(row, {probe: pt.constant(identity)})
+        result = vectorize_graph(cast(Tensor, row), {probe: pt.constant(identity)})
         shape += cells[slot].type.shape
     return vectorize_graph(result, dict(zip(cells, points, strict=True)))
