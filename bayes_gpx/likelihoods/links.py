@@ -46,7 +46,7 @@ class Logit:
         """Mean and variance of z given the label, where z ~ N(mean, variance) before."""
         return moments(*self._nodes(mean, variance))
 
-    def _nodes(self, mean, variance):
+    def _nodes(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         return nodes(self.log_probability, mean, variance, pt.sigmoid(-mean), np.inf)
 
     def expected(self, mean: Tensor, variance: Tensor) -> Response:
@@ -67,7 +67,7 @@ class Logit:
         return [(weights * ratio).sum(axis=-1) for ratio in ratios]
 
 
-def _log_logistic_slope(f):
+def _log_logistic_slope(f: Tensor) -> Tensor:
     return -softplus(f) - softplus(-f)
 
 
