@@ -9,12 +9,11 @@ the covariances (`bayes_gpx.processes.covariance`). Other operators are finite c
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.aliases import TensorLike
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.coalitions import Coalitions, Players, all_coalitions, mixed
 from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, rule, total_of
 
@@ -47,11 +46,11 @@ class Composite(Operator):
     parts: tuple[Operator, ...]
 
     @property
-    def own_noise(self):  # noqa: D102
+    def own_noise(self) -> bool:  # noqa: D102
         return any(part.own_noise for part in self.parts)
 
     @abstractmethod
-    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:
+    def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:
         """The operator's matrix from its parts' matrices, with their values along this axis."""
 
 
@@ -59,7 +58,7 @@ class Composite(Operator):
 class OperatorSum(Composite):
     """The sum of operators that have the same number of components."""
 
-    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:  # noqa: D102
+    def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:  # noqa: D102
         return sum(blocks[1:], start=blocks[0])
 
 
@@ -69,7 +68,7 @@ class ScaledOperator(Composite):
 
     factor: TensorLike
 
-    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:  # noqa: D102
+    def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:  # noqa: D102
         return self.factor * blocks[0]
 
 
@@ -77,7 +76,7 @@ class ScaledOperator(Composite):
 class Stack(Composite):
     """Operators one after the other, in one vector."""
 
-    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:  # noqa: D102
+    def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:  # noqa: D102
         return pt.concatenate(blocks, axis=axis)
 
 
@@ -91,9 +90,9 @@ class Combination(Composite):
         From matrices of the parts (len part, k) to the operator's (len self, k).
     """
 
-    combine: Callable[..., TensorVariable]
+    combine: Callable[..., Tensor]
 
-    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:  # noqa: D102
+    def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:  # noqa: D102
         return self.combine(*blocks) if axis == 0 else self.combine(*(b.T for b in blocks)).T
 
 
@@ -110,7 +109,7 @@ class AtPoints(Operator):
     by_quadrature: ClassVar[bool] = False
 
     @property
-    def x(self) -> TensorVariable:
+    def x(self) -> Tensor:
         """X as a tensor."""
         return pt.as_tensor_variable(self.X)
 
@@ -140,7 +139,7 @@ class OfSamples(AtPoints):
     tied: ClassVar = False
 
     @property
-    def own_noise(self):  # noqa: D102
+    def own_noise(self) -> bool:  # noqa: D102
         return not self.smooth
 
 
@@ -176,7 +175,7 @@ class Varying(AtPoints):
 class OfFeatures(OfSamples):
     """What only a weight process has: a component for each column of Z."""
 
-    def opened(self, other):  # noqa: D102
+    def opened(self, other: AtPoints) -> NoReturn:  # noqa: D102
         raise ValueError(
             f"{self.name} is defined for a WeightProcess; a GaussianProcess has no weights. Ask "
             "for values or slopes, or use bx.GPX."
@@ -250,7 +249,7 @@ class FromBaseline(Smooth):
     baseline: TensorLike = field(kw_only=True)
 
     @property
-    def start(self) -> TensorVariable:
+    def start(self) -> Tensor:
         """The baseline as a tensor."""
         return pt.as_tensor_variable(self.baseline)
 
@@ -262,7 +261,7 @@ class Difference(FromBaseline):
     name: ClassVar = "difference"
     axes: ClassVar = 0
 
-    def opened(self, other):  # noqa: D102
+    def opened(self, other: AtPoints) -> Composite:  # noqa: D102
         ends, starts = Value(self.X, smooth=True), Value(pt.atleast_2d(self.start), smooth=True)
         return Combination((ends, starts), lambda end, start: end - start.mean(axis=0))
 
@@ -288,13 +287,13 @@ class IntegratedGradient(Attribution):
 
     by_quadrature: ClassVar = True
 
-    def opened(self, other):
+    def opened(self, other: AtPoints) -> Composite:
         """Gradients at nodes of the paths, one node at a time where `other` has nodes too."""
         delta, nodes = self.x - self.start, self.nodes or gauss_legendre(PATH_NODES)
         chunks = [*in_chunks(nodes, 1 if isinstance(other, Attribution) else len(nodes.t), 2)]
         points = [(self.start + t * delta).reshape((-1, self.x.type.shape[1])) for t, _ in chunks]
 
-        def combine(*slopes):
+        def combine(*slopes: Tensor) -> Tensor:
             parts = [
                 (w * slope.reshape((len(t), -1, slope.shape[1]))).sum(axis=0)
                 for (t, w), slope in zip(chunks, slopes, strict=True)
@@ -308,12 +307,12 @@ class IntegratedGradient(Attribution):
 class ExpectedGradient(Attribution):
     """Attributions averaged over the paths from several baselines (B, d)."""
 
-    def opened(self, other):
+    def opened(self, other: AtPoints) -> Composite:
         """Attributions along every path, averaged."""
         ends, starts = every_path(self.x, self.start)
         each = IntegratedGradient(ends, baseline=starts, nodes=self.nodes)
 
-        def combine(rows):
+        def combine(rows: Tensor) -> Tensor:
             by_paths = rows.reshape((ends.shape[0], -1))
             return averaged(by_paths, self.x, self.start).reshape((-1, rows.shape[1]))
 
@@ -338,7 +337,7 @@ class ShapleyValue(FromBaseline):
     axes: ClassVar = 1
     by_quadrature: ClassVar = True  # all coalitions: what others open up comes first
 
-    def opened(self, other):
+    def opened(self, other: AtPoints) -> Composite:
         """Values of all coalitions; raises ValueError for more than `MOST_PLAYERS`."""
         if self.among is None and len(self.players) > MOST_PLAYERS:
             raise ValueError(
@@ -350,16 +349,16 @@ class ShapleyValue(FromBaseline):
         among = all_coalitions(self.players) if self.among is None else self.among
         points = mixed(self.x, pt.atleast_2d(self.start), among.masks)
 
-        def combine(values):
+        def combine(values: Tensor) -> Tensor:
             shape = *tuple(points.shape)[:3], values.shape[1]
             by_coalition = values.reshape(shape).mean(axis=1)
-            return pt.matmul(among.shares, by_coalition).reshape((-1, values.shape[1]))
+            return (among.shares @ by_coalition).reshape((-1, values.shape[1]))
 
         flat = points.reshape((-1, self.x.type.shape[1]))
         return Combination((Value(flat, smooth=True),), combine)
 
 
-def bilinear(of_pair: Callable, L: Operator, M: Operator) -> TensorVariable:
+def bilinear(of_pair: Callable, L: Operator, M: Operator) -> Tensor:
     """Covariance (len L, len M) of composites, from `of_pair` for two operators at points."""
     if isinstance(L, Composite):
         return L.assembled([bilinear(of_pair, part, M) for part in L.parts], axis=0)
@@ -368,13 +367,13 @@ def bilinear(of_pair: Callable, L: Operator, M: Operator) -> TensorVariable:
     return of_pair(L, M)
 
 
-def every_path(x: TensorVariable, baselines: TensorVariable) -> list[TensorVariable]:
+def every_path(x: Tensor, baselines: Tensor) -> list[Tensor]:
     """Each x (m, d) with each baseline (B, d), both (m B, d), baselines varying faster."""
     ends = pt.broadcast_arrays(x[:, None], baselines[None])
     return [end.reshape((-1, x.type.shape[1])) for end in ends]
 
 
-def averaged(parts: TensorVariable, x: TensorVariable, baselines: TensorVariable) -> TensorVariable:
+def averaged(parts: Tensor, x: Tensor, baselines: Tensor) -> Tensor:
     """Mean over baselines, (m, ...), of quantities (m B, ...) on the paths of `every_path`."""
     shape = x.shape[0], baselines.shape[0], *tuple(parts.shape)[1:]
     return parts.reshape(shape).mean(axis=1)
@@ -491,12 +490,12 @@ def difference(
     return Difference(X, Z, tied=tied, baseline=baseline)
 
 
-def _identity(sample, X):
+def _identity(sample: str | TensorLike, X: TensorLike) -> str | TensorLike:
     """Turn "train" (row i is training sample i) into positions."""
     if not isinstance(sample, str):
         return sample
     if sample == "train":
-        return pt.arange(X.shape[0])
+        return pt.arange(pt.as_tensor_variable(X).shape[0])
     if sample == "new":
         return sample
     raise ValueError(

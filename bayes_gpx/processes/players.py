@@ -16,8 +16,8 @@ from operator import mul
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.kernels.additive import ElementarySymmetric
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.composite import Active, Power, Product, Sum
@@ -48,12 +48,12 @@ class Factors:
     """
 
     players: Players
-    variance: TensorVariable
-    squares: list
-    single: list
-    linear: tuple | None
+    variance: Tensor
+    squares: list[tuple[Stationary, np.ndarray]]
+    single: list[tuple[Kernel, np.ndarray, int]]
+    linear: tuple[LinearKernel, np.ndarray] | None
 
-    def at(self, x: TensorVariable, xs: TensorVariable) -> TensorVariable:
+    def at(self, x: Tensor, xs: Tensor) -> Tensor:
         """The factors (..., r, players) of points (..., d), one row for each of r products."""
         count = len(self.players)
         exponent = pt.zeros((*pt.broadcast_shape(x, xs)[:-1], count))
@@ -64,15 +64,15 @@ class Factors:
             square = pt.sqr(apart / kernel.lengthscale)
             exponent -= 0.5 * pt.dot(square, _member(columns, self.players))
         found = pt.exp(exponent)
-        for kernel, columns, player in self.single:
-            value = kernel.derivative(x[..., columns], xs[..., columns], 0, 0)
+        for single, columns, player in self.single:
+            value = single.derivative(x[..., columns], xs[..., columns], 0, 0)
             found = found[..., player].set(found[..., player] * value)
         found = found[..., None, :]
         if self.linear is None:
             return found
-        kernel, columns = self.linear
-        here, there = (points[..., columns] - kernel.center for points in (x, xs))
-        each = (kernel.weights * here * there)[..., None]
+        linear, columns = self.linear
+        here, there = (points[..., columns] - linear.center for points in (x, xs))
+        each = (linear.weights * here * there)[..., None]
         return found * pt.switch(_member(columns, self.players) > 0.0, each, 1.0)
 
     @property
@@ -80,16 +80,16 @@ class Factors:
         """Exact for one factor for each player."""
         return gauss_legendre(-(-len(self.players) // 2))
 
-    def without_one(self, each: TensorVariable) -> TensorVariable:
+    def without_one(self, each: Tensor) -> Tensor:
         """Slope (..., players) of the product in each of its factors (..., players)."""
         return others(each)
 
-    def without_two(self, each: TensorVariable) -> TensorVariable:
+    def without_two(self, each: Tensor) -> Tensor:
         """Slope (..., players, players) in two factors, and in one of them on the diagonal."""
         same = np.eye(len(self.players), dtype=bool)
         return others(pt.switch(same, 1.0, each[..., None, :]))
 
-    def of_players(self, values: TensorVariable, *axes: int) -> TensorVariable:
+    def of_players(self, values: Tensor, *axes: int) -> Tensor:
         """The same: each player brings one number."""
         return values
 
@@ -103,11 +103,11 @@ class Interactions:
     """
 
     players: Players
-    variance: TensorVariable
+    variance: Tensor
     kernel: ElementarySymmetric
     columns: np.ndarray
 
-    def at(self, x: TensorVariable, xs: TensorVariable) -> TensorVariable:
+    def at(self, x: Tensor, xs: Tensor) -> Tensor:
         """The players' kernels (..., 1, players) of points (..., d), 0 of those without one."""
         each = self.kernel.each(x[..., self.columns], xs[..., self.columns])
         return pt.dot(each, self._seats)[..., None, :]
@@ -117,23 +117,23 @@ class Interactions:
         """Exact for as many players at a time as interact."""
         return gauss_legendre(-(-self.kernel.order // 2))
 
-    def without_one(self, each: TensorVariable) -> TensorVariable:
+    def without_one(self, each: Tensor) -> Tensor:
         """Slope (..., players) of the kernel in each player's (..., players)."""
         return pt.dot(self.kernel.slopes(pt.dot(each, self._seats.T)), self._seats)
 
-    def without_two(self, each: TensorVariable) -> TensorVariable:
+    def without_two(self, each: Tensor) -> Tensor:
         """Slope (..., players, players) in two of them, and in one of them on the diagonal."""
         same = np.eye(len(self.players), dtype=bool)
         left = pt.dot(pt.switch(same, 0.0, each[..., None, :]), self._seats.T)
         rest = pt.dot(self.kernel.slopes(left, after=1), self._seats)
         return pt.switch(same, self.without_one(each)[..., None, :], rest)
 
-    def of_players(self, values: TensorVariable, *axes: int) -> TensorVariable:
+    def of_players(self, values: Tensor, *axes: int) -> Tensor:
         """The same: each player brings one number."""
         return values
 
     @property
-    def _seats(self):
+    def _seats(self) -> np.ndarray:
         return _member(self.columns, self.players)
 
 
@@ -148,13 +148,13 @@ class Powers:
     """
 
     players: Players
-    variance: TensorVariable
+    variance: Tensor
     linear: LinearKernel
     columns: np.ndarray
-    offset: TensorVariable
+    offset: Tensor
     degree: int
 
-    def at(self, x: TensorVariable, xs: TensorVariable) -> TensorVariable:
+    def at(self, x: Tensor, xs: Tensor) -> Tensor:
         """Powers of each player's part (..., 1, players degree) of points (..., d)."""
         here, there = (points[..., self.columns] - self.linear.center for points in (x, xs))
         each = pt.dot(self.linear.weights * here * there, _member(self.columns, self.players))
@@ -167,11 +167,11 @@ class Powers:
         """Exact for as many players at a time as there are factors."""
         return gauss_legendre(-(-self.degree // 2))
 
-    def without_one(self, each: TensorVariable) -> TensorVariable:
+    def without_one(self, each: Tensor) -> Tensor:
         """Slope (..., players degree) of the kernel in each of the numbers."""
         return self._slopes(each[..., None, :], np.ones((1, self._width)))[..., 0, :]
 
-    def without_two(self, each: TensorVariable) -> TensorVariable:
+    def without_two(self, each: Tensor) -> Tensor:
         """Slope in two numbers, (..., players degree, players degree); see also `paired`.
 
         If only one number of a player's polynomial is left, which is 1, slopes in the others'
@@ -185,7 +185,7 @@ class Powers:
         own = self.without_one(each)[..., None, :]
         return pt.switch(same, own, pt.switch(alike, 0.0, rest))
 
-    def of_players(self, values: TensorVariable, *axes: int) -> TensorVariable:
+    def of_players(self, values: Tensor, *axes: int) -> Tensor:
         """Sums over each player's numbers along some axes."""
         member = np.repeat(np.eye(len(self.players)), self.degree, axis=0)
         for axis in axes:
@@ -193,10 +193,10 @@ class Powers:
         return values
 
     @property
-    def _width(self):
+    def _width(self) -> int:
         return len(self.players) * self.degree
 
-    def _slopes(self, each, lead):
+    def _slopes(self, each: Tensor, lead: np.ndarray) -> Tensor:
         """Slopes (..., rows, width) at numbers (..., rows, width) of polynomials that begin so."""
         p, top = self.degree, math.factorial(self.degree)
         one = pt.zeros_like(each[..., :1]) + 1.0
@@ -218,7 +218,7 @@ class Powers:
         return pt.stack(found, axis=-1)
 
 
-def _truncated(one, other):
+def _truncated(one: Tensor, other: Tensor) -> Tensor:
     """Product of two polynomials (..., k) without the powers that these do not have."""
     count = one.type.shape[-1] or other.type.shape[-1]
     return pt.stack(
@@ -226,14 +226,19 @@ def _truncated(one, other):
     )
 
 
-def factors(kernel: Kernel, players: Players) -> list[Factors | Interactions | Powers] | None:
+type Linear = Factors | Interactions | Powers
+"""A kernel that is linear in the numbers of each player."""
+
+
+def factors(kernel: Kernel, players: Players) -> list[Linear] | None:
     """Summands of a kernel that are linear in every player's own kernel; None if some are not."""
     columns = np.concatenate([np.array(own) for own in players])
     products = [_factors(parts, players) for parts in _products(kernel, np.sort(columns))]
-    return None if any(product is None for product in products) else products
+    known = [product for product in products if product is not None]
+    return known if len(known) == len(products) else None
 
 
-def _products(kernel, columns):
+def _products(kernel: Kernel, columns: np.ndarray) -> list[list[tuple[Kernel, np.ndarray]]]:
     """Lists of kernels with their columns; their products add up to a kernel."""
     if isinstance(kernel, Active):
         return _products(kernel.kernel, columns[kernel.columns])
@@ -245,17 +250,19 @@ def _products(kernel, columns):
     return [[(kernel, columns)]]
 
 
-def _factors(parts, players):
-    variance, squares, single, linear = pt.constant(1.0), [], [], []
+def _factors(parts: list[tuple[Kernel, np.ndarray]], players: Players) -> Linear | None:
+    squares: list[tuple[Stationary, np.ndarray]] = []
+    single: list[tuple[Kernel, np.ndarray, int]] = []
+    variance, linear = pt.constant(1.0), None
     varying = [part for part in parts if not isinstance(part[0], Constant)]
     variances = [part.variance for part, _ in parts if isinstance(part, Constant)]
-    if len(varying) == 1 and isinstance(varying[0][0], ElementarySymmetric):
+    if len(varying) == 1:
         ((kernel, columns),) = varying
-        if _member(columns, players).sum(axis=0).max() == 1.0:
-            return Interactions(players, reduce(mul, variances, variance), kernel, columns)
-    if len(varying) == 1 and isinstance(varying[0][0], Power):
-        ((kernel, columns),) = varying
-        return _powers(kernel, columns, players, reduce(mul, variances, variance))
+        if isinstance(kernel, ElementarySymmetric):
+            if _member(columns, players).sum(axis=0).max() == 1.0:
+                return Interactions(players, reduce(mul, variances, variance), kernel, columns)
+        if isinstance(kernel, Power):
+            return _powers(kernel, columns, players, reduce(mul, variances, variance))
     for kernel, columns in parts:
         player = [k for k, own in enumerate(players) if set(columns.tolist()) <= set(own)]
         if isinstance(kernel, Constant):
@@ -264,28 +271,32 @@ def _factors(parts, players):
             squares.append((kernel, columns))
         elif player:
             single.append((kernel, columns, player[0]))
-        elif isinstance(kernel, LinearKernel) and not linear:
-            linear.append((kernel, columns))
+        elif isinstance(kernel, LinearKernel) and linear is None:
+            linear = kernel, columns
         else:
             return None
-    return Factors(players, variance, squares, single, linear[0] if linear else None)
+    return Factors(players, variance, squares, single, linear)
 
 
-def _powers(kernel, columns, players, variance):
+def _powers(
+    kernel: Power, columns: np.ndarray, players: Players, variance: Tensor
+) -> Powers | None:
     """A whole power of a linear kernel plus a constant; None for other powers."""
     base, degree = kernel.kernel, getattr(kernel.exponent, "data", kernel.exponent)
-    shape = isinstance(base, Sum) and (type(base.left), type(base.right))
-    if shape != (LinearKernel, Constant) or degree not in DEGREES:
+    if not isinstance(base, Sum) or degree not in DEGREES:
         return None
-    return Powers(players, variance, base.left, columns, base.right.variance, int(degree))
+    left, right = base.left, base.right
+    if not (isinstance(left, LinearKernel) and isinstance(right, Constant)):
+        return None
+    return Powers(players, variance, left, columns, right.variance, int(degree))
 
 
-def _member(columns, players):
+def _member(columns: np.ndarray, players: Players) -> np.ndarray:
     """Which player each column belongs to, (columns, players) of 0 and 1."""
     return np.array([[float(c in own) for own in players] for c in columns])
 
 
-def others(each: TensorVariable) -> TensorVariable:
+def others(each: Tensor) -> Tensor:
     """Products (..., k) of all numbers along the last axis but the own one."""
     ones = pt.ones_like(each[..., :1])
     before = pt.concatenate([ones, pt.cumprod(each[..., :-1], axis=-1)], axis=-1)
