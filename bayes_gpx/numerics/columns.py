@@ -23,11 +23,9 @@ def among_all(part: Tensor, columns: np.ndarray, d: int | Tensor, *axes: int) ->
 
 
 def _zeros(sizes: Sequence[Tensor]) -> Tensor:
-    """Zeros of these sizes, with constant sizes in the type.
-
-    `pytensor.tensor.zeros` infers sizes from the array's whole graph at each call, which takes
-    longer than compiling the graph.
-    """
+    """Zeros of these sizes, with constant sizes in the type."""
+    # `pytensor.tensor.zeros` infers sizes from the array's whole graph at each call, which takes
+    # longer than compiling the graph.
     known = [get_underlying_scalar_constant_value(s, raise_not_constant=False) for s in sizes]
     shape = [None if isinstance(s, Variable) else int(s) for s in known]
     zeros = TensorType("float64", shape=shape)()

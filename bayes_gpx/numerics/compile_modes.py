@@ -26,23 +26,19 @@ from bayes_gpx.aliases import Tensor
 
 @node_rewriter([OpFromGraph])
 def _inlined(fgraph: FunctionGraph, node: Apply) -> list[Variable] | bool | None:
-    """Replace an `OpFromGraph` by its inner graph.
-
-    Copies of a compiled function share its inner functions, which threads must not.
-    """
+    """Replace an `OpFromGraph` by its inner graph."""
+    # Copies of a compiled function share its inner functions, which threads must not.
     return inline_ofg_node(node)
 
 
 @node_rewriter([pt.second])
 def _spread(fgraph: FunctionGraph, node: Apply) -> list[Variable]:
-    """Replace `second`, which has no NumPy function and runs in Python for every number.
-
-    The node is made directly, since `pt.alloc` would infer the known type again, from the whole
-    graph below.
-    """
+    """Replace `second`, which has no NumPy function and runs in Python for every number."""
     like, values = cast(list[Tensor], node.inputs)
     both = zip(like.type.broadcastable, like.shape, values.shape, strict=True)
     sizes = [own if same else other for same, other, own in both]
+    # The node is made directly, since `pt.alloc` would infer the known type again, from the whole
+    # graph below.
     return [Apply(Alloc(), [values, *sizes], [node.outputs[0].type()]).outputs[0]]
 
 
@@ -60,11 +56,7 @@ class SumOfProduct(Op):
 
 @node_rewriter([Sum])
 def _contracted(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
-    """Replace the sum of a product of arrays by a scalar product, which saves an array.
-
-    The first factors are multiplied first, so sums with equal first factors, such as derivatives of
-    one covariance, share their products.
-    """
+    """Replace the sum of a product of arrays by a scalar product, which saves an array."""
     (product,) = cast(list[Tensor], node.inputs)
     if len(node.op.axis or range(product.ndim)) < product.ndim:
         return None
@@ -74,6 +66,8 @@ def _contracted(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     floats = all(v.dtype == "float64" for v in arrays)
     if len(arrays) < 2 or not whole or not floats:
         return None
+    # The first factors are multiplied first, so sums with equal first factors, such as derivatives
+    # of one covariance, share their products.
     *first, last = arrays
     found = SumOfProduct()(reduce(mul, first), last)
     scalars = [v.reshape(()) for v in above if all(v.type.broadcastable)]
@@ -95,11 +89,9 @@ def _factors(product: Variable) -> tuple[list, list]:
 
 
 class Sloped(Op):
-    """An operation with slopes that another operation may compute, after its one number.
+    """An operation with slopes that another operation may compute, after its one number."""
 
-    `slopes_of` is the operation that this one computes slopes of, or None.
-    """
-
+    # The operation that this one computes slopes of, or None.
     slopes_of: "Sloped | None" = None
 
 

@@ -7,18 +7,11 @@ import numpy as np
 
 
 class Jet(NamedTuple):
-    """Values at m points, with their derivatives in d features.
+    """Values at m points, with their derivatives in d features."""
 
-    Attributes
-    ----------
-    value : array (m,)
-    first : array (m, d) or None
-    second : array (m, d, d) or None
-    """
-
-    value: np.ndarray
-    first: np.ndarray | None = None
-    second: np.ndarray | None = None
+    value: np.ndarray  # (m,)
+    first: np.ndarray | None = None  # (m, d)
+    second: np.ndarray | None = None  # (m, d, d)
 
     def at(self, points: slice) -> "Jet":
         """Those of some of the points."""
@@ -31,11 +24,9 @@ class Jet(NamedTuple):
 
 
 def expectation(mean: Jet, variance: Jet, value: np.ndarray, rates: Sequence[np.ndarray]) -> Jet:
-    """Jet of E g(f) for f ~ N(mean, variance), by the chain rule.
-
-    The derivative of E g(f) in the variance is half its second derivative in the mean. `rates` are
-    expectations (m,) of g' and g''; if the jets have second derivatives, also of g''' and g''''.
-    """
+    """Jet of E g(f) for f ~ N(mean, variance), by the chain rule; `rates` are E g', E g'', ..."""
+    # The derivative of E g(f) in the variance is half its second derivative in the mean, so second
+    # derivatives of the jets need E g''' and E g'''' too.
     if mean.first is None or variance.first is None:
         return Jet(value)
     one, two = rates[0][:, None], rates[1][:, None] / 2.0

@@ -1,9 +1,8 @@
-"""Sums over rows of data, block by block: no array has an axis of all rows.
+"""Sums over rows of data, block by block: no array has an axis of all rows."""
 
-The graph of one block of rows is compiled once and evaluated for each. Derivatives of the sums are
-sums of the block's vector-Jacobian products, for which the block is computed again. Rows are
-arrays, or out-of-core and read again for each sum. Maxima are computed like sums.
-"""
+# The graph of one block of rows is compiled once and evaluated for each. Derivatives of the sums
+# are sums of the block's vector-Jacobian products, for which the block is computed again. Rows are
+# arrays, or out-of-core and read again for each sum. Maxima are computed like sums.
 
 from __future__ import annotations
 
@@ -40,10 +39,8 @@ class RowParts(Protocol):
         of_part: Callable[[Mapping[str, np.ndarray]], Found],
         join: Callable[[Found, Found], Found],
     ) -> Found:
-        """Combine the results for the arrays of each chunk, in an order independent of workers.
-
-        Several chunks at a time, possibly on other machines: both functions can be pickled.
-        """
+        """Combine the results for the arrays of each chunk, in an order independent of workers."""
+        # Several chunks at a time, possibly on other machines: both functions can be pickled.
 
 
 def parameters_of(outputs: Sequence, symbols: Sequence) -> list:
@@ -60,19 +57,11 @@ def parameters_of(outputs: Sequence, symbols: Sequence) -> list:
 
 
 class RowGraph:
-    """Graphs of a block of rows; two are equal if they compute the same.
+    """Graphs of a block of rows; two are equal if they compute the same."""
 
-    Parameters
-    ----------
-    parameters, held, rows : list of tensor variables
-        Inputs: `parameters` and `held` are independent of rows, and `held` is constant in
-        derivatives; `rows` are arrays with rows as their first axis.
-    outputs : list of tensor variables
-    size : int, optional
-        Rows of a block; `ROWS` by default.
-    joins : list of ufuncs or None, optional
-        Combine each output of two blocks, `numpy.add` by default; None keeps both, in a list.
-    """
+    # The inputs `parameters` and `held` are independent of rows, and `held` is constant in
+    # derivatives; `rows` are arrays with rows as their first axis. A block has `size` rows. `joins`
+    # combine each output of two blocks, `numpy.add` by default; None keeps both, in a list.
 
     def __init__(
         self,
@@ -91,11 +80,9 @@ class RowGraph:
     def of(
         outputs: Sequence, rows: Sequence, held: Sequence = (), size: int | None = None
     ) -> tuple[RowGraph, list]:
-        """Return the graphs between symbols and outputs, and the parameters that these need.
-
-        What depends on neither `rows` nor `held` stays outside, to be computed once, unless it is
-        made of constants alone.
-        """
+        """The graphs between symbols and outputs, and the parameters that these need."""
+        # What depends on neither `rows` nor `held` stays outside, to be computed once, unless it is
+        # made of constants alone.
         parameters = parameters_of(outputs, [*rows, *held])
         own = {v: v.type(v.name) for v in [*parameters, *held, *rows]}
         inner = clone_replace([*outputs], own)
@@ -153,15 +140,13 @@ class RowGraph:
         return [[v] if join is None else v for join, v in zip(self.joins, found, strict=True)]
 
     def total(self, *values: Any) -> list[np.ndarray]:
-        """Sums of the outputs over all blocks, in their order, or their combination by `joins`.
-
-        Instead of arrays of rows, a `RowParts` may be passed, with arrays by the symbols' names.
-        """
+        """Sums of the outputs over all blocks, in their order, or their combination by `joins`."""
         self.pool  # noqa: B018 compiled now: the caller may hold what threads would wait for
         joined = partial(_joined, self.joins)
         if not self.rows or isinstance(values[-1], np.ndarray):
             blocks, of_block = self._slices(values), partial(self._of_block, values)
             return in_order(of_block, joined, blocks) if len(blocks) > 1 else of_block(blocks[0])
+        # Out-of-core rows come as a `RowParts`, with arrays by the symbols' names.
         known = values[: len(values) - len(self.rows)]
         return values[-1].sums(partial(_of_part, self, known), joined)
 
@@ -202,12 +187,11 @@ def _joined(joins: Sequence[np.ufunc | None], one: Sequence, other: Sequence) ->
 
 
 class RowSums(Sloped):
-    """(*parameters, *held, *rows) -> sums of a `RowGraph`'s outputs over all blocks of rows.
+    """(*parameters, *held, *rows) -> sums of a `RowGraph`'s outputs over all blocks of rows."""
 
-    Sums are differentiable in the parameters, once. `slopes_of` are the sums of which these are
-    derivatives, placed after a sum that is one number. `parts` has the rows, which are then no
-    inputs: for code without Python objects, such as numba's.
-    """
+    # Sums are differentiable in the parameters, once. `slopes_of` are the sums that these are
+    # derivatives of, placed after a sum that is one number. `parts` has the rows, which are then no
+    # inputs: for code without Python objects, such as numba's.
 
     __props__ = ("graph", "slopes_of", "parts")
     interpreted = True
@@ -278,13 +262,9 @@ def row_sums(
     held: dict[Tensor, Any] | None = None,
     size: int | None = None,
 ) -> list[Tensor]:
-    """Sums over all rows of graphs of a block of rows.
-
-    `outputs` are graphs of the symbols in `rows`, and of anything else. `rows` maps symbols of a
-    block to arrays of all rows, or to the variable of type `PARTS` that has these by name; `held`
-    maps other symbols to values that are constant in derivatives. `size` is the number of rows of a
-    block, `ROWS` by default.
-    """
+    """Sums over all rows of `outputs`, graphs of the symbols of a block in `rows` and of others."""
+    # `rows` maps symbols of a block to arrays of all rows, or to the variable of type `PARTS` that
+    # has these by name. `held` maps other symbols to values that are constant in derivatives.
     held = held or {}
     graph, parameters = RowGraph.of(outputs, [*rows], [*held], size)
     values, parts = known_rows(rows)

@@ -22,19 +22,13 @@ def truncated_normal(
     rng: np.random.Generator,
     steps: int = STEPS,
 ) -> np.ndarray:
-    """Draw from normals between bounds, one draw (D, k) from each.
-
-    `mean` is (D, k), `cov` (D, k, k) positive definite, and `low` and `high` (k,) may be infinite.
-    Each of the `steps` is a quarter period. Without bounds one step ends at an independent draw.
-
-    Notes
-    -----
-    In the potential ``-log N(x | mean, cov)``, with velocities drawn from ``N(0, cov)``, paths are
-    ellipses, ``x(t) - mean = (x(0) - mean) cos t + v(0) sin t``, and reach bounds at known times.
-    There the velocity is reflected, ``v - 2 cov_i v_i / cov_ii``. No step is ever rejected: Pakman
-    and Paninski, "Exact Hamiltonian Monte Carlo for truncated multivariate Gaussians" (2014),
-    sections 2 and 3.1.
-    """
+    """Draw from N(mean (D, k), cov (D, k, k)) between `low` and `high` (k,), one draw from each."""
+    # In the potential -log N(x | mean, cov), with velocities drawn from N(0, cov), paths are
+    # ellipses, x(t) - mean = (x(0) - mean) cos t + v(0) sin t, and reach bounds at known times.
+    # There the velocity is reflected, v - 2 cov_i v_i / cov_ii. No step is ever rejected: Pakman
+    # and Paninski, "Exact Hamiltonian Monte Carlo for truncated multivariate Gaussians" (2014),
+    # sections 2 and 3.1. Each of the `steps` is a quarter period. Without bounds one step ends at
+    # an independent draw. `cov` is positive definite, and bounds may be infinite.
     sd = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
     inset = INSET * np.minimum(sd, high - low)
     x = np.clip(mean, low + inset, high - inset) - mean

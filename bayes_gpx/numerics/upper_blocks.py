@@ -1,10 +1,9 @@
-"""Covariances of many rows, block after block of rows, and of each only from the diagonal on.
+"""Covariances of many rows, block after block of rows, and of each only from the diagonal on."""
 
-The density of a normal reads a covariance C on and above its diagonal, and has no derivative below
-it. So whatever is computed number by number on the way to C, and from C's derivative back to sums
-over all of it, is needed there alone. Blocks of rows, each from its first column on, leave out
-almost half, and stay in the processor's cache between one operation and the next.
-"""
+# The density of a normal reads a covariance C on and above its diagonal, and has no derivative
+# below it. So whatever is computed number by number on the way to C, and from C's derivative back
+# to sums over all of it, is needed there alone. Blocks of rows, each from its first column on,
+# leave out almost half, and stay in the processor's cache between one operation and the next.
 
 from __future__ import annotations
 
@@ -37,19 +36,17 @@ FROM = 500
 
 
 class UpperOp(Op):
-    """An operation that reads its first input, a square matrix, on and above the diagonal alone.
+    """An operation that reads its first input, a square matrix, from the diagonal on."""
 
-    Its second output, of the same shape, is zero below the diagonal.
-    """
+    # Its second output, of the same shape, is zero below the diagonal.
 
 
 class UpperBlocks(Op):
-    """Elementwise operations on square matrices, done block by block of rows.
+    """Elementwise operations on square matrices, done block by block of rows."""
 
-    `group` are nodes in their order. `inputs` are matrices, with all rows and columns, one row or
-    one column, and single numbers. `outputs` are matrices, zero before a block's first column and
-    arbitrary below the diagonal otherwise, and sums over matrices that are zero there.
-    """
+    # `group` are nodes in their order. `inputs` are matrices, with all rows and columns, one row or
+    # one column, and single numbers. `outputs` are matrices, zero before a block's first column and
+    # arbitrary below the diagonal otherwise, and sums over matrices that are zero there.
 
     def __init__(self, group: Sequence[Apply], inputs: Sequence, outputs: Sequence) -> None:
         self._types = [v.type for v in outputs]

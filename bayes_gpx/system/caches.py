@@ -11,15 +11,8 @@ FLAGS = "PYTENSOR_FLAGS"
 
 
 def use_writable_folder() -> None:
-    """Have PyTensor keep compiled code in a temporary folder, if its own cannot be written.
-
-    PyTensor reads where to keep it once, when it is imported: call this before.
-
-    Warns
-    -----
-    UserWarning
-        If a temporary folder is used; the message says how to choose another.
-    """
+    """Keep PyTensor's compiled code in a temporary folder, and warn, if its own is not writable."""
+    # PyTensor reads this folder once, when it is imported. Call this function before that.
     home, flags = os.path.expanduser("~/.pytensor"), os.environ.get(FLAGS, "")
     configured = "PYTENSORRC" in os.environ or os.path.isfile(os.path.expanduser("~/.pytensorrc"))
     if os.name != "posix" or "base_compiledir" in flags or configured or _writable(home):

@@ -23,13 +23,9 @@ def in_turn[Found](
     executor: Executor | None,
     waiting: int = WAITING,
 ) -> Iterator[Found]:
-    """Yield results of ``task(shared, *arguments)``, in the order of `each`.
-
-    The task is importable by other processes. Dask sends `shared` to each worker once; other
-    processes receive it with each task, but it is pickled once, and unpickled once by each of them.
-    At most `waiting` tasks are submitted at a time. Raises RuntimeError if a Dask cluster has had
-    no workers for `PATIENCE` seconds.
-    """
+    """Yield ``task(shared, *arguments)`` in the order of `each`, with `waiting` at an executor."""
+    # Other processes import the task. Dask sends `shared` to each worker once. Other processes
+    # receive it with each task, but it is pickled once, and each of them unpickles it once.
     if executor is None:
         for own in each:
             yield task(shared, *own)
@@ -49,10 +45,8 @@ def in_turn[Found](
 
 
 def _sent(client: Any, shared: Any) -> Future:
-    """Future of the shared object: the result of a task, which Dask makes again if it is lost.
-
-    A scattered object would be lost with its worker, and `scatter` itself waits for dead workers.
-    """
+    """Future of the shared object: the result of a task, which Dask makes again if it is lost."""
+    # A scattered object would be lost with its worker, and `scatter` itself waits for dead workers.
     import dask
 
     # The object goes to the scheduler once; the warning is meant for graphs that repeat data.
