@@ -5,24 +5,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Files:
-    """A data set that is read from a folder.
+    """A data set that is read from a folder."""
 
-    Attributes
-    ----------
-    files : dict
-        Path below the folder -> SHA-256.
-    target : str
-    drop : tuple of str
-        Columns that are neither features nor the response.
-    units : dict
-    source : str
-    """
-
-    files: dict
+    files: dict  # path below the folder -> SHA-256
     target: str
     source: str
     units: dict = field(default_factory=dict)
-    drop: tuple = ()
+    drop: tuple = ()  # columns that are neither features nor the response
 
 
 IN_FOLDER = {

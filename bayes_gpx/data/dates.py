@@ -61,10 +61,8 @@ def read_date(value: Any, where: str) -> np.datetime64 | None:
 
 
 def _days_and_time(values: Any) -> tuple[np.ndarray, ...]:
-    """Days since 1970 and nanoseconds since midnight, integers (n,), and which are missing.
-
-    Nanoseconds since 1970 would overflow for dates before 1678 and after 2262.
-    """
+    """Days since 1970 and nanoseconds since midnight, integers (n,), and which are missing."""
+    # Nanoseconds since 1970 would overflow for dates before 1678 and after 2262.
     values = np.asarray(values)
     if values.dtype.kind == "O":
         dates = [NOT_A_DATE if is_missing(value) else _as_numpy(value) for value in values]

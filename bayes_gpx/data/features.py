@@ -1,7 +1,6 @@
-"""Names, checks and units of the user's tables; X and X_new use the same functions.
+"""Names, checks and units of the user's tables; X and X_new use the same functions."""
 
-Invalid input is refused here, before any sampling, with the row or column and a suggested fix.
-"""
+# Invalid input is refused here, before any sampling, with the row or column and a suggested fix.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,28 +27,15 @@ MINIMUM_ROWS = 3
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A table of numbers with names.
+    """A table of numbers with names."""
 
-    Attributes
-    ----------
-    values : array (n, d)
-    columns : tuple of str
-    index : array (n,)
-        Labels of the rows: the frame's index, or 0..n-1.
-    labelled : bool
-        The user's rows had labels.
-    levels : dict
-        Levels of each categorical column; its indicators are among the columns.
-    origins : dict
-        Origin of the days of each column of dates.
-    """
-
-    values: np.ndarray
+    values: np.ndarray  # (n, d)
     columns: tuple
-    index: np.ndarray
-    labelled: bool
+    index: np.ndarray  # labels of the rows (n,): the frame's index, or 0..n-1
+    labelled: bool  # whether the user's rows had labels
+    # of each categorical column; its indicators are among the columns
     levels: dict = field(default_factory=dict)
-    origins: dict = field(default_factory=dict)
+    origins: dict = field(default_factory=dict)  # origin of the days of each column of dates
 
     def __len__(self) -> int:
         return len(self.values)
@@ -108,31 +94,14 @@ def read_features(
     levels: tuple[str, ...] | None = None,
     dates: bool = False,
 ) -> Frame:
-    """Read a feature table.
-
-    Parameters
-    ----------
-    X : pandas or polars frame, xarray.DataArray (n, d) or array (n, d)
-    name : str
-        Name in error messages.
-    prefix : str
-        Columns of arrays are named prefix0, prefix1, ...
-    like : Frame, optional
-        Training features: a frame is matched to their columns by name, in any order, and extra
-        columns are ignored; an array is matched by position. Categorical columns may be given as
-        their indicators, and a single one as a series or list.
-    minimum_rows : int
-    levels : tuple of str, optional
-        For a table of one column, or a series or list: its levels, whatever its type.
-    dates : bool
-        Columns may contain dates, which are read as days since the first row's. Dates for `like`
-        are days since its origin; an array without names may contain such days.
-
-    Raises
-    ------
-    ValueError
-        For anything that is not a finite numeric table of the expected columns.
-    """
+    """Read a feature table (n, d); raises ValueError unless it is finite, with all columns."""
+    # A frame is matched to the columns of `like` by name, in any order, and extra columns are
+    # ignored; an array is matched by position. Categorical columns may be given as their
+    # indicators, and a single one as a series or list. Columns of arrays are named prefix0,
+    # prefix1, ...; `name` is for error messages. `levels` are for a table of one column, a series
+    # or a list, whatever its type. With `dates`, columns may contain dates, which become days since
+    # the first row's. Dates for `like` become days since its origin; an array without names may
+    # contain such days.
     if levels is not None or (like is not None and len(like.sources) == len(like.levels) == 1):
         X = _as_table(X, None if like is None else like.sources[0])
     table = _open(X, name, prefix)
@@ -184,11 +153,9 @@ def read_features(
 def read_response(
     y: Any, frame: Frame, name: str = "y", read: Callable[[Any], Any] | None = None
 ) -> Any:
-    """Read the response: one finite number for each row of the frame X, (n,).
-
-    With `read`, the result of its conversion. Raises ValueError if y is not one-dimensional,
-    numeric and finite, or if its length or index differs from X's.
-    """
+    """Read one finite number for each row of the frame X, (n,), or the result of `read`."""
+    # ValueError if y is not one-dimensional, numeric and finite, or if its length or index differs
+    # from X's.
     if np.ma.isMaskedArray(y) and read is None:
         y = np.ma.filled(y.astype(float), np.nan)
     values = np.asarray(y)
@@ -218,11 +185,8 @@ def read_response(
 
 
 def read_responses(Y: Any, frame: Frame, name: str = "y") -> tuple[np.ndarray, tuple[str, ...]]:
-    """Read several responses of each row of the frame X, (n, q), with NaN at gaps; their names.
-
-    Raises ValueError if Y is no table of numbers, or if its number of rows or index differs from
-    X's.
-    """
+    """Read several responses of each row of X, (n, q), NaN at gaps; and their names."""
+    # ValueError if Y is no table of numbers, or if its number of rows or index differs from X's.
     table = _open(Y, name, name)
     _refuse_repeated(table.columns, name)
     if not table.columns:
@@ -260,13 +224,11 @@ def refuse_words(values: Iterable[Any], name: str) -> None:
 
 
 def refuse_misaligned(index: np.ndarray, other: np.ndarray, name: str, other_name: str) -> None:
-    """Raise if labels say that rows of two tables do not belong together.
-
-    Labels 0..n-1 on one side count as none, unless the other side has the same labels in
-    another order.
-    """
+    """Raise if labels say that rows of two tables do not belong together."""
     if np.array_equal(index, other):
         return
+    # Labels 0..n-1 on one side count as none, unless the other side has the same labels in another
+    # order.
     default = np.arange(len(index))
     reset = np.array_equal(index, default) or np.array_equal(other, default)
     if not reset or set(index.tolist()) == set(other.tolist()):

@@ -18,19 +18,12 @@ WAYS = ("median", "indicator")
 
 @dataclass(frozen=True)
 class Imputation:
-    """What takes the place of missing values, learned on training rows.
+    """What takes the place of missing values, learned on training rows."""
 
-    Attributes
-    ----------
-    how : {"median", "indicator"}
-    values : dict
-        For each feature the median of numbers and dates, and the most frequent category.
-    marked : tuple of str
-        Features with an indicator of missing values: those that lack some in training rows.
-    """
-
-    how: str
+    how: str  # "median" or "indicator"
+    # for each feature the median of numbers and dates, or the most frequent category
     values: dict[str, Any]
+    # features with an indicator of missing values: those that lack some in training rows
     marked: tuple[str, ...] = ()
 
     @classmethod

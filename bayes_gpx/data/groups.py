@@ -22,11 +22,9 @@ class Groups:
 
 
 def read_groups(groups: Any, frame: Frame, name: str, known: tuple[str, ...] = ()) -> Groups:
-    """Read a label for each row of the frame; unknown labels come after the known ones.
-
-    Labels are compared as text, whole numbers without a decimal point. Raises ValueError for
-    another number of rows, another index, missing labels and, without known groups, a single group.
-    """
+    """Read a label for each row of the frame; unknown labels come after the known ones."""
+    # Labels are compared as text, whole numbers without a decimal point. ValueError for another
+    # number of rows, another index, missing labels and, without known groups, a single group.
     if isinstance(groups, str):
         raise ValueError(
             f"{name} is the text {groups!r}. Pass a label for each row, such as frame[{groups!r}]."

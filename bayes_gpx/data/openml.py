@@ -8,27 +8,13 @@ import pandas as pd
 
 
 class Remote(NamedTuple):
-    """A data set on OpenML.
+    """A data set on OpenML."""
 
-    Attributes
-    ----------
-    data_id : int
-        Its number there.
-    columns : tuple of str
-        This package's names of its columns, the response last.
-    sha256 : str
-        Checksum of the values, see `digest`.
-    rows : slice
-        Rows to take.
-    labels : tuple of int or None
-        Values of the response to keep; None for all.
-    """
-
-    data_id: int
-    columns: tuple
-    sha256: str
-    rows: slice = slice(None)
-    labels: tuple | None = None
+    data_id: int  # its number there
+    columns: tuple  # this package's names of its columns, the response last
+    sha256: str  # checksum of the values, see `digest`
+    rows: slice = slice(None)  # rows to take
+    labels: tuple | None = None  # values of the response to keep; None for all
 
 
 REMOTE = {
@@ -62,17 +48,8 @@ REMOTE = {
 
 
 def fetch(name: str) -> pd.DataFrame:
-    """Fetch a data set of `REMOTE`: rows and columns as in the source, the response last.
-
-    Raises
-    ------
-    ImportError
-        If scikit-learn is not installed.
-    OSError
-        If OpenML is unreachable.
-    ValueError
-        If the data differ from the verified data set.
-    """
+    """Fetch a data set of `REMOTE`: rows and columns as in the source, the response last."""
+    # ImportError without scikit-learn, OSError if OpenML is unreachable, ValueError for other data.
     from sklearn.datasets import fetch_openml
 
     remote = REMOTE[name]

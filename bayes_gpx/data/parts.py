@@ -32,27 +32,14 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Names:
-    """Which columns are the response and, if any are named, exposure and features with weights.
-
-    All others are features of X.
-
-    Attributes
-    ----------
-    y : str
-    Z : tuple of str or None
-    exposure : str or None
-    weighs : bool
-        Whether features are weighed.
-    observation : Reader
-    labels : tuple or None
-        Labels of all parts; None where y holds numbers, and before all parts were seen.
-    """
+    """Columns of the response, exposure and features with weights; all others are features of X."""
 
     y: str
     Z: tuple[str, ...] | None
     exposure: str | None
-    weighs: bool
+    weighs: bool  # whether features are weighed
     observation: Reader
+    # of all parts; None where y holds numbers, and before all parts were seen
     labels: tuple | None = None
 
     def features(self, frame: pd.DataFrame) -> list[str]:
@@ -67,15 +54,13 @@ class Names:
         return [name for name in frame.columns if name not in own]
 
     def read(self, frame: pd.DataFrame, X: Frame | None = None, Z: Frame | None = None) -> Rows:
-        """Read the rows of a chunk, optionally with the columns and levels of other frames.
-
-        Raises ValueError for invalid values; the message begins with the chunk's name.
-        """
+        """Read the rows of a chunk, optionally with the columns and levels of other frames."""
         try:
             return self._read(frame, X, Z)
         except ValueError as wrong:
             if PART not in frame.attrs:
                 raise
+            # The message begins with the chunk's name.
             raise ValueError(f"{frame.attrs[PART]}: {wrong}") from wrong
 
     def _read(self, frame: pd.DataFrame, X: Frame | None, Z: Frame | None) -> Rows:
@@ -100,34 +85,16 @@ class Names:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Results of the first pass over some rows.
+    """Results of the first pass over some rows."""
 
-    Attributes
-    ----------
-    columns : dict
-        Moments, of one column each, by name: of response, exposure, numbers, indicators.
-    sources : tuple of str
-        The data set's own columns, in their order.
-    levels : dict
-        Levels of each categorical column.
-    sample : pandas.DataFrame
-        Rows with the smallest random keys, at most `SAMPLE`.
-    keys : array
-        Their keys.
-    part : str
-        Name of the first chunk.
-    labels : array or None
-        Sorted class labels of the response, if any.
-    rows : Fingerprint
-    """
-
+    # of one column each, by name: of response, exposure, numbers, indicators
     columns: dict[str, Moments]
-    sources: tuple[str, ...]
-    levels: dict[str, tuple[str, ...]]
-    sample: pd.DataFrame
-    keys: np.ndarray
-    part: str
-    labels: np.ndarray | None
+    sources: tuple[str, ...]  # the data set's own columns, in their order
+    levels: dict[str, tuple[str, ...]]  # of each categorical column
+    sample: pd.DataFrame  # rows with the smallest random keys, at most `SAMPLE`
+    keys: np.ndarray  # their keys
+    part: str  # name of the first chunk
+    labels: np.ndarray | None  # sorted class labels of the response, if any
     rows: Fingerprint
 
     def of(self, columns: Sequence[str]) -> Moments:

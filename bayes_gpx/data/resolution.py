@@ -17,12 +17,10 @@ ALIKE = 1e-6
 
 
 def resolution_of(values: np.ndarray) -> float:
-    """The largest step such that all values are whole numbers of steps apart.
-
-    0 for a fine grid, and for two values: these are codes of labels, not a rounded measurement.
-    """
+    """The largest step such that all values are whole numbers of steps apart; 0 for a fine grid."""
     distinct = np.unique(values)
     span = distinct[-1] - distinct[0]
+    # Two values are codes of labels, not a rounded measurement.
     if not 2 < len(distinct) <= MOST_STEPS + 1:
         return 0.0
     step = reduce(_common, np.diff(distinct) / span)
@@ -37,10 +35,7 @@ def _common(one: float, other: float) -> float:
 
 
 def read_resolution(given: Any, columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Resolution of each response (q,): as given, or found from its values.
-
-    Raises ValueError unless it is None, a finite number of at least 0, or one for each response.
-    """
+    """Resolution of each response (q,): as given, one or q numbers, or found from its values."""
     if given is None:
         return np.array([resolution_of(values) for values in columns])
     try:

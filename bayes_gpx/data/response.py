@@ -15,10 +15,7 @@ KINDS = {
 
 
 def read_reals(y: Any, name: str = "y") -> np.ndarray:
-    """Finite real numbers, (n,).
-
-    Raises ValueError for anything that is not a number, and for missing or infinite values.
-    """
+    """Finite real numbers, (n,); ValueError for anything else."""
     values = _plain(y, name)
     entries = values.tolist() if values.dtype.kind not in "biuf" else ()
     refuse_words(entries, name)
@@ -39,10 +36,7 @@ def read_reals(y: Any, name: str = "y") -> np.ndarray:
 
 
 def read_counts(y: Any, name: str = "y") -> np.ndarray:
-    """Whole numbers of at least 0, as floats (n,).
-
-    Raises ValueError for negative or fractional numbers, and as `read_reals`.
-    """
+    """Whole numbers of at least 0, as floats (n,); ValueError for anything else."""
     counts = read_reals(y, name)
     bad = np.flatnonzero((counts < 0) | (counts != np.floor(counts)))
     if len(bad):
@@ -59,12 +53,10 @@ def read_counts(y: Any, name: str = "y") -> np.ndarray:
 def read_labels(
     y: Any, known: Any = None, *, two: bool = False, name: str = "y"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Codes (n,) of class labels, as floats, and the distinct labels (C,), sorted.
-
-    Labels are strings, booleans or whole numbers. With `known` labels of the training data no other
-    may appear, and not all need to. `two` requires exactly two. Raises ValueError for missing,
-    fractional, mixed or unknown labels, and for a wrong number of distinct ones.
-    """
+    """Codes (n,) of class labels, as floats, and the distinct labels (C,), sorted."""
+    # Labels are strings, booleans or whole numbers. With `known` labels of the training data no
+    # other may appear, and not all need to. `two` requires exactly two. ValueError for missing,
+    # fractional, mixed or unknown labels, and for a wrong number of distinct ones.
     if known is None:
         codes, found = labels_of_part(y, name)
         _check_number(found, two, name)
@@ -81,10 +73,7 @@ def read_labels(
 
 
 def labels_of_part(y: Any, name: str = "y") -> tuple[np.ndarray, np.ndarray]:
-    """Codes and labels as from `read_labels`, for rows that need not have all labels.
-
-    Raises ValueError for missing, fractional or mixed labels.
-    """
+    """Codes and labels as from `read_labels`, for rows that need not have all labels."""
     values = _as_labels(_plain(y, name), name)
     found = np.unique(values)
     return np.searchsorted(found, values).astype("float64"), found

@@ -46,11 +46,8 @@ class RowSource(ABC):
     def reduce[Found](
         self, of_frame: Callable[[pd.DataFrame], Found], join: Callable[[Found, Found], Found]
     ) -> Found:
-        """Combine, in the order of the frames, the results for each frame.
-
-        Both functions can be pickled, since they may run on other machines. Raises ValueError
-        without rows.
-        """
+        """Combine the results for each frame, in their order; ValueError without rows."""
+        # Both functions can be pickled, since they may run on other machines.
         frames = self.frames()
         first = next(frames, None)
         if first is None:
@@ -66,14 +63,7 @@ NO_ROWS = (
 
 @dataclass(frozen=True)
 class FileRows(RowSource):
-    """Parquet or Arrow files, in the order of their names.
-
-    Attributes
-    ----------
-    paths : tuple of str
-    columns : tuple of str or None
-        The only columns that are read, where not all are.
-    """
+    """Parquet or Arrow files, in the order of their names; None reads all columns."""
 
     paths: tuple[str, ...]
     columns: tuple[str, ...] | None = None
@@ -107,12 +97,7 @@ class FileRows(RowSource):
 
 @dataclass(frozen=True, eq=False)
 class ArrowRows(RowSource):
-    """A pyarrow Table or Dataset, which may be of files of any format and of folders with values.
-
-    Attributes
-    ----------
-    rows : pyarrow.Table or pyarrow.dataset.Dataset
-    """
+    """A pyarrow Table or Dataset, of files of any format and of folders with values, too."""
 
     rows: Any
 
@@ -126,12 +111,7 @@ class ArrowRows(RowSource):
 
 @dataclass(frozen=True, eq=False)
 class GivenFrames(RowSource):
-    """An iterable of pandas or polars frames that can be read again.
-
-    Attributes
-    ----------
-    iterable : iterable of frames
-    """
+    """An iterable of pandas or polars frames that can be read again."""
 
     iterable: Any
 
@@ -219,13 +199,11 @@ def _of_both(join: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
 
 
 def row_source(X: Any, by_name: bool = False) -> RowSource | None:
-    """The out-of-core source of X; None for a table.
-
-    X is a file, a folder or a glob of Parquet or Arrow files, a list of files, a pyarrow Dataset or
-    Table, a Dask data frame, an iterable of frames, or a table. With `by_name`, y is the name of a
-    column: a pyarrow Table is then out-of-core, and other types are refused. Raises ValueError for
-    paths without such files, lazy frames, and iterators, which can be read only once.
-    """
+    """The out-of-core source of X; None for a table."""
+    # X is a file, a folder or a glob of Parquet or Arrow files, a list of files, a pyarrow Dataset
+    # or Table, a Dask data frame, an iterable of frames, or a table. With `by_name`, y is the name
+    # of a column: a pyarrow Table is then out-of-core, and other types are refused. ValueError for
+    # paths without such files, lazy frames, and iterators, which can be read only once.
     if isinstance(X, RowSource):
         return X
     if isinstance(X, str | PathLike):

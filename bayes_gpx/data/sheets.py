@@ -28,11 +28,7 @@ LOOKED_AT = 50
 
 
 def read_sheet(path: str | PathLike) -> Any:
-    """Rows of a CSV or Parquet file, numbered from 1.
-
-    Raises ValueError if the file cannot be read as a table, or is Parquet without pyarrow; if names
-    repeat, or rows have more fields than there are names.
-    """
+    """Rows of a CSV or Parquet file, numbered from 1; ValueError for anything but a plain table."""
     path = Path(path)
     try:
         frame, names = _parquet(path) if path.suffix in PARQUET else _csv(path)
@@ -88,29 +84,17 @@ def _csv(path: Path) -> tuple[pd.DataFrame, list[str]]:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A column of a data file, and its expected content.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"numbers", "counts", "category", "labels", "two labels", "dates", "id", "group", "any"}
-        Numbers to learn from may be dates. An id differs in every row; "any" is not checked.
-    target : bool
-        The column to predict; else a feature.
-    levels : collection of str, optional
-        Allowed levels of a category; anything by default.
-    fitted : bool
-        A model learns from the column, which then must vary.
-    filled : bool
-        Missing values are filled in later, and are no fault.
-    """
+    """A column of a data file, and its expected content."""
 
     name: str
+    # One of "numbers", "counts", "category", "labels", "two labels", "dates", "id", "group"
+    # or "any". Numbers to learn from may be dates. An id differs in every row; "any" is not
+    # checked.
     kind: str = "numbers"
-    target: bool = False
-    levels: Collection[str] | None = None
-    fitted: bool = False
-    filled: bool = False
+    target: bool = False  # the column to predict; else a feature
+    levels: Collection[str] | None = None  # allowed levels of a category; anything by default
+    fitted: bool = False  # a model learns from the column, which then must vary
+    filled: bool = False  # missing values are filled in later, and are no fault
 
     @property
     def left_out(self) -> str:
@@ -125,30 +109,10 @@ class Wanted:
 def columns_of(
     sheet: Any, wanted: Sequence[Wanted], what: str, *, drop_missing: bool = False
 ) -> tuple[Any, str | None]:
-    """Columns of a data file in the requested order, numbers as floats.
-
-    Parameters
-    ----------
-    sheet : pandas.DataFrame
-        As `read_sheet` returns it.
-    wanted : sequence of Wanted
-    what : str
-        Name of the file in error messages.
-    drop_missing : bool
-        Leave out rows in which a requested column has no entry.
-
-    Returns
-    -------
-    columns : pandas.DataFrame
-        Rows keep their numbers.
-    dropped : str or None
-        Number of rows left out and places of missing entries, in a sentence.
-
-    Raises
-    ------
-    ValueError
-        For missing columns and invalid content: all of them, each with a fix.
-    """
+    """Columns of a data file `what` in the requested order, and a sentence on rows left out."""
+    # Rows keep their numbers, and numbers become floats. With `drop_missing`, rows in which a
+    # requested column has no entry are left out. ValueError lists all missing columns and invalid
+    # content, each with a fix.
     present = [column for column in wanted if column.name in sheet.columns]
     faults = [
         f"it has no column {_nearest(column.name, list(sheet.columns))}"

@@ -32,27 +32,13 @@ HELD = 2**25
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StreamedData(TrainingData):
-    """Training rows in a `RowSource`; `X`, `Z`, `y`, `exposure` are those of a seeded sample.
+    """Training rows in a `RowSource`; `X`, `Z`, `y`, `exposure` are those of a seeded sample."""
 
-    Attributes
-    ----------
-    held : Moments
-        Moments of X's columns, over all rows.
-    source : RowSource or None
-        None for a loaded fit, which has no rows.
-    names : Names or None
-        Names of the columns in the source.
-    first : Fingerprint or None
-        Fingerprint of the rows at the first reading.
-    part : TrainingData or None
-        Rows to explain, as rows with known responses.
-    """
-
-    held: Moments | None = None
-    source: RowSource | None = None
-    names: Names | None = None
-    first: Fingerprint | None = None
-    part: TrainingData | None = None
+    held: Moments | None = None  # moments of X's columns, over all rows
+    source: RowSource | None = None  # None for a loaded fit, which has no rows
+    names: Names | None = None  # names of the columns in the source
+    first: Fingerprint | None = None  # fingerprint at the first reading
+    part: TrainingData | None = None  # rows to explain, as rows with known responses
 
     streamed = True
 
@@ -143,11 +129,9 @@ class StreamedData(TrainingData):
         )
 
     def parts(self) -> Iterator[pd.DataFrame]:
-        """Yield frames of all rows, for results that depend on the order of rows.
-
-        Raises ValueError if the model was loaded without its rows; at the end, if rows or their
-        order differ from the first reading.
-        """
+        """Yield frames of all rows, for results that depend on the order of rows."""
+        # ValueError if the model was loaded without its rows; at the end, if rows or their order
+        # differ from the first reading.
         yield from self._frames(partial(refuse_reordered, cure=self._source.to_keep_order))
 
     def _frames(
@@ -180,25 +164,20 @@ class StreamedData(TrainingData):
         of_part: Callable[[Mapping[str, np.ndarray]], Found],
         join: Callable[[Found, Found], Found],
     ) -> Found:
-        """Combine the results for the arrays of each chunk, on the model's scale.
-
-        Chunks are read again, unless they fit into memory. See
-        `bayes_gpx.numerics.row_sums.RowParts`.
-        """
+        """Combine the results for the arrays of each chunk, on the model's scale: `RowParts`."""
         columns = self.d + self.p + 1 + (self.exposure is not None)
         if self.n * columns <= HELD and not self._source.elsewhere:
             return in_order(of_part, join, self._held)
+        # Chunks that do not fit into memory are read again.
         return self.joined(partial(_of_scaled, of_part), join)
 
     def joined[Found](
         self, of_rows: Callable[[TrainingData], Found], join: Callable[[Found, Found], Found]
     ) -> Found:
-        """Combine the results for the rows of each chunk, which are read again.
-
-        Both functions can be pickled, since they may run on other machines. The order of rows may
-        change, as Dask's does after a merge, so results must not depend on it. Raises ValueError if
-        the rows differ from the first reading.
-        """
+        """Combine the results for the rows of each chunk, which are read again."""
+        # Both functions can be pickled, since they may run on other machines. The order of rows may
+        # change, as Dask's does after a merge, so results must not depend on it. ValueError if the
+        # rows differ from the first reading.
         of_frame = partial(_of_frame, of_rows, self._light.read)
         whole, found = self._source.reduce(of_frame, partial(_of_both, join))
         refuse_other(found, self.first)
@@ -260,12 +239,10 @@ def read_streamed(
     scale: bool = True,
     resolution: Any = None,
 ) -> StreamedData:
-    """Read the moments of a data set, in one pass, and a sample of its rows.
-
-    `y` and `exposure` are names of columns; `Z` names columns with weights if they are not X's. The
-    `center` of `observation` takes one row, of mean count and exposure. `resolution` is as in
-    `bayes_gpx.data.training.read_training`; by default it is found from the sample.
-    """
+    """Read the moments of a data set, in one pass, and a sample of its rows."""
+    # `y` and `exposure` are names of columns; `Z` names columns with weights if they are not X's.
+    # The `center` of `observation` takes one row, of mean count and exposure. `resolution` is found
+    # from the sample by default.
     if not isinstance(y, str):
         raise ValueError(
             f"y is a {type(y).__name__}. For out-of-core data, pass the name of a column, a str."
@@ -342,10 +319,7 @@ def read_data(
     resolution: Any = None,
     **options: Any,
 ) -> TrainingData:
-    """Read the training data of a model: a table, or out-of-core data.
-
-    Arguments as in `bayes_gpx.data.training.read_training` and `read_streamed`.
-    """
+    """Read the training data of a model: a table as `read_training`, or as `read_streamed`."""
     source = row_source(X, by_name=isinstance(y, str))
     if source is not None and options.get("groups") is not None:
         raise ValueError(
