@@ -1,13 +1,8 @@
-"""The additive kernel: interactions of every order between one-dimensional kernels.
+"""The additive kernel: interactions of every order between one-dimensional kernels."""
 
-Elementary symmetric polynomials of the features' kernels are computed by recursion over features.
-This avoids 2^d terms, and divisions or differences that would lose digits.
-
-References
-----------
-Duvenaud, Nickisch and Rasmussen, "Additive Gaussian processes", NeurIPS 24 (2011), equations 6
-to 11.
-"""
+# Elementary symmetric polynomials of the features' kernels are computed by recursion over features.
+# This avoids 2^d terms, and divisions or differences that would lose digits: Duvenaud, Nickisch and
+# Rasmussen, "Additive Gaussian processes", NeurIPS 24 (2011), equations 6 to 11.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -162,10 +157,8 @@ class ElementarySymmetric(Kernel):
         return self._each(Pairs.of(x, xs), 0, 0)
 
     def slopes(self, each: Tensor, after: int = 0) -> Tensor:
-        """Derivative (..., d) of k in each of its columns' kernels (..., d).
-
-        With `after`, of k's derivative in so many others, which are 0 among `each`.
-        """
+        """Derivative (..., d) of k in each of its columns' kernels (..., d)."""
+        # With `after`, of k's derivative in so many others, which are 0 among `each`.
         apart = [each[..., i] for i in range(len(self.parts))]
         found = _without(apart, _weights(self.variances, self.order)[after:], 1)
         return pt.zeros_like(each) if found is None else found
@@ -237,10 +230,7 @@ def _weights(variances: Tensor, order: int) -> Tensor:
 
 
 def _absorbed(weights: Tensor, value: Tensor) -> Tensor:
-    """Coefficients of e_r(others) in sum_r weights_r e_r(others, value).
-
-    Since e_r(others, value) = e_r(others) + value e_{r-1}(others).
-    """
+    """Coefficients of e_r(others): e_r(others, value) = e_r(others) + value e_{r-1}(others)."""
     return pt.concatenate([weights[:-1] + value * weights[1:], weights[-1:]])
 
 
@@ -253,12 +243,10 @@ def _value(each: Sequence[Tensor], weights: Tensor) -> Tensor:
 
 
 def _without(each: Sequence[Tensor], weights: Tensor, q: int) -> Tensor | None:
-    """Derivative of `_value` in q different arrays, (..., d repeated q times); None is 0.
-
-    It is sum_r weights_r e_{r-q} of the d - q remaining arrays. If i is the last left-out array,
-    later arrays are absorbed into the weights (`behind`), and the e_r of earlier arrays are built
-    forward (`grown`): ``grown[k]`` contains them for each choice of k left-out arrays.
-    """
+    """Derivative of `_value` in q different arrays, (..., d repeated q times); None is 0."""
+    # It is sum_r weights_r e_{r-q} of the d - q remaining arrays. If i is the last left-out array,
+    # later arrays are absorbed into the weights (`behind`), and the e_r of earlier arrays are built
+    # forward (`grown`): ``grown[k]`` contains them for each choice of k left-out arrays.
     d, top = len(each), weights.type.shape[0]
     if q > min(d, top - 1):
         return None

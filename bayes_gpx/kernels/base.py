@@ -1,15 +1,13 @@
-"""Covariance functions: values and exact derivatives, as a tree of frozen kernels.
+"""Covariance functions: values and exact derivatives, as a tree of frozen kernels."""
 
-They are symbolic expressions in the hyperparameters of a PyMC model
-(`bayes_gpx.kernels.from_pymc`), and k(x, x') is computed in two ways. Matrices of values (`gram`,
-`value`) come from inner products (`bayes_gpx.kernels.distance`), without an array that has both
-point axes and the feature axis. All else (`diag`, `derivative`) comes from differences x - x',
-exact at coincident points and far from the origin. PyMC's clipped squared distance is never
-differentiated.
-
-Derivatives are asked for by `slots`: one entry for each derivative, 0 for x and 1 for x', zeros
-first. Each slot adds an axis (d,) to the result.
-"""
+# They are symbolic expressions in the hyperparameters of a PyMC model
+# (`bayes_gpx.kernels.from_pymc`), and k(x, x') is computed in two ways. Matrices of values (`gram`,
+# `value`) come from inner products (`bayes_gpx.kernels.distance`), without an array that has both
+# point axes and the feature axis. All else (`diag`, `derivative`) comes from differences x - x',
+# exact at coincident points and far from the origin. PyMC's clipped squared distance is never
+# differentiated.
+# Derivatives are asked for by `slots`: one entry for each derivative, 0 for x and 1 for x', zeros
+# first. Each slot adds an axis (d,) to the result.
 
 import math
 from abc import ABC, abstractmethod
@@ -74,12 +72,9 @@ class Kernel(ABC):
         return self.derivative(X, X, 0, 0)
 
     def derivative(self, x: TensorLike, xs: TensorLike, i: int, j: int) -> Tensor:
-        """Covariance of derivatives, d^i/dx^i d^j/dx'^j k(x, x'), built from differences.
-
-        Leading axes of the points (..., d) broadcast. The orders i and j are at most 2; (0, 0) is
-        the value. The result is (..., d repeated i + j times), axes of x first, in units of k per
-        unit of each feature.
-        """
+        """d^i/dx^i d^j/dx'^j k(x, x') of paired points (..., d): (..., d repeated i + j times)."""
+        # Built from differences. The orders i and j are at most 2; (0, 0) is the value. Axes of x
+        # come first, in units of k per unit of each feature.
         order = i + j
         if max(i, j) > HIGHEST_ORDER:
             raise ValueError(
@@ -94,10 +89,8 @@ class Kernel(ABC):
         return pt.broadcast_to(0.0 if jet is None else jet, (*batch, *[d] * order))
 
     def summed(self, x: Tensor, xs: Tensor, weights: Tensor, order: int) -> Tensor:
-        """Sum over n of weights (m | 1, n) d^order/dx^order k(x_m, xs_n), (m, d, ...).
-
-        `order` is 1 or 2. Most kernels use matrix products, without an array of all derivatives.
-        """
+        """Sum over n of weights (m | 1, n) d^order/dx^order k(x_m, xs_n), (m, d, ...)."""
+        # The order is 1 or 2. Most kernels use matrix products, not an array of all derivatives.
         terms = self._terms(Pairs(x[:, None], xs[None]), (0,) * order)
         shape = (x.shape[0], *[x.shape[1]] * order)
         total = reduce(add, (summed(term, weights) for term in terms), pt.zeros(()))
@@ -133,10 +126,8 @@ def name_of(kernel: Kernel) -> str:
 def autodiff(
     function: Callable, points: Sequence[Tensor], slots: Slots, shape: tuple[int, ...] = ()
 ) -> Tensor:
-    """Derivative in slots of a function of single points, with values of this shape.
-
-    Vectorized over batches of points; also over the rows of each Jacobian, one gradient for all.
-    """
+    """Derivative in slots of a function of single points, with values of this shape."""
+    # Vectorized over batches of points; also over the rows of each Jacobian, one gradient for all.
     cells = [pt.tensor(shape=point.type.shape[-1:]) for point in points]
     result = function(*cells)
     for slot in slots:

@@ -1,10 +1,7 @@
-"""Kernels of one column for functions with mean zero under a measure of weighted points.
+"""Kernels of one column for functions with mean zero under a measure of weighted points."""
 
-References
-----------
-Durrande, Ginsbourger, Roustant and Carraro, "ANOVA kernels and RKHS of zero mean functions for
-model-based sensitivity analysis", Journal of Multivariate Analysis 115 (2013).
-"""
+# Durrande, Ginsbourger, Roustant and Carraro, "ANOVA kernels and RKHS of zero mean functions for
+# model-based sensitivity analysis", Journal of Multivariate Analysis 115 (2013).
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -36,10 +33,7 @@ class Measure(NamedTuple):
 
 
 def measures(measure: str | tuple | TensorLike, d: int) -> list[Measure]:
-    """The measure of each of d columns; see `bayes_gpx.Additive`.
-
-    Raises ValueError for an unknown measure or invalid numbers.
-    """
+    """The measure of each of d columns, see `bayes_gpx.Additive`; ValueError for other measures."""
     if isinstance(measure, str) or (isinstance(measure, tuple) and isinstance(measure[0], str)):
         kind, *numbers = (measure,) if isinstance(measure, str) else measure
         if kind not in PARAMETERS or len(numbers) not in (0, 2):
@@ -97,11 +91,9 @@ PARAMETERS = {
 
 
 class Centred(pm.gp.cov.Covariance):
-    """A covariance function of one column, conditioned on a mean of zero under a measure.
+    """k(x, x') - E_s k(x, s) E_s k(s, x') / E_st k(s, t), with s and t from a measure."""
 
-    k(x, x') - E_s k(x, s) E_s k(s, x') / E_st k(s, t), with s and t from the measure: the
-    covariance of f if its mean under the measure is known to be zero.
-    """
+    # The covariance of f of one column if its mean under the measure is known to be zero.
 
     def __init__(self, base: pm.gp.cov.Covariance, measure: Measure) -> None:
         super().__init__(1)

@@ -1,10 +1,9 @@
-"""Squared Euclidean distances between the rows of matrices, as one operation.
+"""Squared Euclidean distances between the rows of matrices, as one operation."""
 
-They come from inner products of rows: one BLAS product and no array with both row axes and the
-column axis. Inner products lose digits if a distance is small relative to the rows' distances from
-their center, for example within one of two distant clusters. Only these pairs are recomputed, from
-differences.
-"""
+# They come from inner products of rows: one BLAS product and no array with both row axes and the
+# column axis. Inner products lose digits if a distance is small relative to the rows' distances
+# from their center, for example within one of two distant clusters. Only these pairs are
+# recomputed, from differences.
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -27,13 +26,12 @@ BLOCK = 2**20
 
 
 class SquaredDistances(Op):
-    """(X,) or (X, Xs) -> |x_i - xs_j|^2, (n, m); for X with itself, exactly 0 on the diagonal.
+    """(X,) or (X, Xs) -> |x_i - xs_j|^2, (n, m); for X with itself, exactly 0 on the diagonal."""
 
-    With ``scaled``, a last input `scale` (d,) divides the columns of all differences, and an error
-    of 1e-12 is allowed (`LEAST`). Without it, every distance that lost digits is recomputed.
-    Round-off below 0 is clipped. The pullback differentiates the unclipped distance, which is
-    continuous at coinciding rows.
-    """
+    # With ``scaled``, a last input `scale` (d,) divides the columns of all differences, and an
+    # error of 1e-12 is allowed (`LEAST`). Without it, every distance that lost digits is
+    # recomputed. Round-off below 0 is clipped. The pullback differentiates the unclipped distance,
+    # which is continuous at coinciding rows.
 
     __props__ = ("scaled",)
 
@@ -97,10 +95,7 @@ class ScaleSlopes(Op):
 
 
 def squared_distances(*points: Tensor, scale: Tensor | None = None) -> Tensor:
-    """Squared distances of rows X (n, d) from each other, or from rows Xs (m, d).
-
-    `scale` (d,) divides differences.
-    """
+    """|x_i - xs_j|^2 of rows X (n, d) and Xs (m, d), or X, with columns divided by `scale` (d,)."""
     if scale is None:
         return cast(Tensor, SquaredDistances()(*points))
     return cast(Tensor, SquaredDistances(scaled=True)(*points, scale))

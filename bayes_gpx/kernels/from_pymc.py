@@ -29,12 +29,8 @@ ORDERS = {1: ((1, 0), (0, 1), (1, 1)), 2: ((2, 0), (0, 2), (2, 1), (1, 2), (2, 2
 
 
 def from_pymc(cov_func: cov.BaseCovariance) -> Kernel:
-    """Translate a PyMC covariance function into a kernel with exact derivatives.
-
-    It may be a sum, product, power, or multiple by numbers or random variables. Derivatives of
-    covariance functions outside PyMC are automatic; they are available only if they agree with
-    finite differences, which are computed here.
-    """
+    """Translate a PyMC covariance function into a kernel with exact derivatives."""
+    # It may be a sum, product, power, or multiple by numbers or random variables.
     kind = type(cov_func)
     if kind in COMBINATIONS:
         return COMBINATIONS[kind](cov_func)
@@ -51,6 +47,8 @@ def from_pymc(cov_func: cov.BaseCovariance) -> Kernel:
         return Active(LEAVES[kind](cov_func), cov_func.active_dims)
     if isinstance(cov_func, cov.Stationary) and kind.full is cov.Stationary.full:
         return Active(_stationary(cov_func), cov_func.active_dims)
+    # Derivatives of covariance functions outside PyMC are automatic; they are available only if
+    # they agree with finite differences.
     kernel = Automatic(cov_func, kind.__name__)
     smoothness = measured(kernel, cov_func.input_dim)
     kernel = replace(kernel, smoothness=smoothness, measured=True)
@@ -77,12 +75,10 @@ def _stationary(k: cov.Stationary, period: Tensor | None = None) -> Stationary:
 
 
 def measured(kernel: Kernel, d: int) -> int:
-    """Count the orders of derivatives that agree with finite differences of the kernel's values.
-
-    Hyperparameters are drawn from their prior, free inputs are 1. Pairs of points coincide, nearly
-    coincide or are apart; derivatives are taken along random directions v and w. The process is
-    twice differentiable where the fourth differences of its variance converge.
-    """
+    """Count the orders of derivatives that agree with finite differences of the kernel's values."""
+    # Hyperparameters are drawn from their prior, free inputs are 1. Pairs of points coincide,
+    # nearly coincide or are apart; derivatives are taken along random directions v and w. The
+    # process is twice differentiable where the fourth differences of its variance converge.
     rng = np.random.default_rng(0)
     x, apart = 1.0 + abs(rng.normal(size=(2, 48, d)))
     v, w = (u / np.linalg.norm(u, axis=1, keepdims=True) for u in rng.normal(size=(2, 48, d)))

@@ -1,9 +1,8 @@
-"""Kernels as sums of terms: variance x kernel x linear kernel, each of some columns.
+"""Kernels as sums of terms: variance x kernel x linear kernel, each of some columns."""
 
-Sums, constants, products and chosen columns are opened up here, once for all that has closed forms
-for the simple kernels inside: attributions and basis functions. A kernel that cannot be opened,
-such as a power, a product of two stationary kernels or a user's own, is a term as it is.
-"""
+# Sums, constants, products and chosen columns are opened up here, once for all that has closed
+# forms for the simple kernels inside: attributions and basis functions. A kernel that cannot be
+# opened, such as a power, a product of two stationary kernels or a user's own, is a term as it is.
 
 from __future__ import annotations
 
@@ -28,23 +27,12 @@ from bayes_gpx.numerics.columns import among_all
 
 @dataclass(frozen=True, eq=False)
 class Term:
-    """variance x kernel x linear, of the columns that each sees.
-
-    Attributes
-    ----------
-    kernel : Kernel
-    columns : array of int or None
-        Which columns of the points the kernel sees; None for all, in their order.
-    variance : scalar tensor or None
-        None is 1.
-    linear : Term or None
-        The linear kernel that a stationary one is multiplied by; its variance is in the term's.
-    """
+    """variance x kernel x linear, of the columns that each sees."""
 
     kernel: Kernel
-    columns: np.ndarray | None = None
-    variance: Tensor | None = None
-    linear: Term | None = None
+    columns: np.ndarray | None = None  # those of the points that the kernel sees; None for all
+    variance: Tensor | None = None  # None is 1
+    linear: Term | None = None  # what multiplies a stationary kernel; its variance is in the term's
 
     @property
     def stationary(self) -> bool:
@@ -75,10 +63,8 @@ class Term:
 
 
 def terms(kernel: Kernel, d: int | None, *, weighed: bool = False) -> list[Term]:
-    """The terms that add up to a kernel of points with d columns, None where that is unknown.
-
-    `weighed`: products of stationary kernels with a linear one are opened up, too.
-    """
+    """The terms that add up to a kernel of points with d columns, None where that is unknown."""
+    # With `weighed`, products of stationary kernels with a linear one are opened up, too.
     return _terms(kernel, None, d, weighed)
 
 
@@ -120,10 +106,8 @@ def sum_over_terms(
     *,
     weighed: bool = False,
 ) -> Tensor:
-    """Sum over `terms` of a quantity that is linear in the kernel and 0 for constants.
-
-    `part_of` gives the quantity, of this shape, for one term without its variance.
-    """
+    """Sum over `terms` of a quantity that is linear in the kernel and 0 for constants."""
+    # `part_of` gives the quantity, of this shape, for one term without its variance.
     varying = [t for t in terms(kernel, d, weighed=weighed) if not isinstance(t.kernel, Constant)]
     parts = [
         part if term.variance is None else term.variance * part

@@ -1,10 +1,9 @@
-"""Profiles of stationary kernels: everything that depends on their shape, one class for each.
+"""Profiles of stationary kernels: everything that depends on their shape, one class for each."""
 
-A profile rho(s) is a function of the scaled distance s, 1 at s = 0. To add a stationary kernel,
-write one class here and one line of `PROFILES`. Values and derivatives are required. Other methods
-make attributions fast (`side_nodes`, `step`, `long_bend`, `slopes_of_path`), or provide basis
-functions (`SpectralProfile`).
-"""
+# A profile rho(s) is a function of the scaled distance s, 1 at s = 0. To add a stationary kernel,
+# write one class here and one line of `PROFILES`. Values and derivatives are required. Other
+# methods make attributions fast (`side_nodes`, `step`, `long_bend`, `slopes_of_path`), or provide
+# basis functions (`SpectralProfile`).
 
 import math
 from abc import ABC, abstractmethod
@@ -29,21 +28,12 @@ EXPONENT = 41.5
 
 
 class RadialProfile(ABC):
-    """How a stationary kernel falls with the scaled distance s.
+    """How a stationary kernel falls with the scaled distance s."""
 
-    Attributes
-    ----------
-    smoothness : float
-        How many times its process is mean-square differentiable: 0, 1, 2 or math.inf.
-    measured : bool
-        Whether that was found by differences, as it is for a user's own kernel.
-    side_nodes : int or None
-        Gauss-Legendre nodes on each side of a path's point nearest to another point, placed by
-        `step`. None if the shape is not known: the whole path is then integrated by panels.
-    """
-
-    smoothness: float
-    measured: bool = False
+    smoothness: float  # how often its process is mean-square differentiable: 0, 1, 2 or inf
+    measured: bool = False  # whether that was found by differences, for a user's own kernel
+    # Gauss-Legendre nodes on each side of a path's point nearest to another point, placed by
+    # `step`. None if the shape is not known: the whole path is then integrated by panels.
     side_nodes: ClassVar[int | None] = None
 
     @classmethod
@@ -53,20 +43,16 @@ class RadialProfile(ABC):
 
     @abstractmethod
     def radial(self, s2: Tensor, order: int) -> Tensor:
-        """F_order at s^2, where F_0 = rho and F_{k+1} = -F_k'(s) / s; orders 0 to 4.
-
-        F_{k+1} is minus the derivative of F_k with respect to s^2 / 2. If it is unbounded at s = 0
-        (Matern32's F_2, Matern52's F_3 and F_4), a finite value is returned there, multiplied by
-        differences of 0.
-        """
+        """F_order at s^2, where F_0 = rho and F_{k+1} = -F_k'(s) / s; orders 0 to 4."""
+        # F_{k+1} is minus the derivative of F_k with respect to s^2 / 2. If it is unbounded at s =
+        # 0 (Matern32's F_2, Matern52's F_3 and F_4), a finite value is returned there, multiplied
+        # by differences of 0.
 
     def step(self, room: Tensor, r: Tensor, least: Tensor, y: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Steps along a path from its point nearest to another one, and their rates in y.
-
-        `room` (m, n) is the proportion of the path on this side, which y = 1 reaches unless the
-        kernel has decayed before. `r` (m, 1) is the length of the path, `least` (m, n) the squared
-        distance of the two points, and `y` (nodes, 1, 1) the nodes.
-        """
+        """Steps along a path from its point nearest to another one, and their rates in y."""
+        # `room` (m, n) is the proportion of the path on this side, which y = 1 reaches unless the
+        # kernel has decayed before. `r` (m, 1) is the length of the path, `least` (m, n) the
+        # squared distance of the two points, and `y` (nodes, 1, 1) the nodes.
         raise NotImplementedError
 
     @property
@@ -75,10 +61,8 @@ class RadialProfile(ABC):
         return 1.0
 
     def apart(self, r: Tensor) -> tuple[Tensor, Tensor, np.ndarray]:
-        """Distances tau in [0, 1] of two points of a path of length r, their rates and weights.
-
-        Short steps near 0, where the kernel falls, and long ones far off.
-        """
+        """Distances tau in [0, 1] of two points of a path of length r, their rates and weights."""
+        # Short steps near 0, where the kernel falls, and long ones far off.
         y, w = gauss_legendre(*APART_NODES)
         top = pt.arcsinh(r / self.tail)
         return self.tail * pt.sinh(top * y) / r, self.tail * top * pt.cosh(top * y) / r, w
@@ -92,25 +76,17 @@ class RadialProfile(ABC):
     def slopes_of_path(
         self, length: Tensor, start: Tensor, end: Tensor, from_start: Tensor, from_end: Tensor
     ) -> tuple | None:
-        """Closed forms of int F_1 dt and int t F_1 dt along paths, or None.
-
-        `length` is (m, 1). `start` and `end` (m, n) are the components, along the path, of the
-        scaled differences of both ends from other points; `from_start` (m | 1, n) and `from_end`
-        (m, n) are the squared distances of both ends from the other points.
-        """
+        """Closed forms of int F_1 dt and int t F_1 dt along paths of `length` (m, 1), or None."""
+        # `start` and `end` (m, n) are the components, along the path, of the scaled differences of
+        # both ends from other points; `from_start` (m | 1, n) and `from_end` (m, n) are the squared
+        # distances of both ends from the other points.
         return None
 
 
 class SpectralProfile(RadialProfile):
-    """A profile with a known spectral density, hence with basis functions.
+    """A profile with a known spectral density, hence with basis functions."""
 
-    Attributes
-    ----------
-    pymc : type
-        PyMC's covariance function, which has that density; its parameters are the profile's.
-    """
-
-    pymc: ClassVar[type[cov.Stationary]]
+    pymc: ClassVar[type[cov.Stationary]]  # PyMC's kernel with that density and the same parameters
 
     @abstractmethod
     def frequencies(self, normal: TensorLike, uniform: TensorLike) -> TensorLike:
@@ -123,14 +99,10 @@ class SpectralProfile(RadialProfile):
 
 
 class DecayingProfile(SpectralProfile):
-    """A profile that decays exponentially.
+    """A profile that decays exponentially."""
 
-    `clip` is the scaled distance at which it is below round-off, the last node. Nodes lie at the
-    power y^`grading`: dense enough to integrate its kink at s = 0 exactly.
-    """
-
-    clip: ClassVar[float]
-    grading: ClassVar[int]
+    clip: ClassVar[float]  # scaled distance at which it is below round-off, the last node
+    grading: ClassVar[int]  # nodes at y^grading integrate its kink at s = 0 exactly
 
     def step(  # noqa: D102
         self, room: Tensor, r: Tensor, least: Tensor, y: np.ndarray
@@ -140,17 +112,10 @@ class DecayingProfile(SpectralProfile):
 
 
 class MaternProfile(RadialProfile):
-    """A polynomial of z = rate s, times exp(-z).
-
-    Attributes
-    ----------
-    rate : float
-    factors : tuple of callable
-        What multiplies exp(-z) in F_0, F_1, ..., finite at z = 0 with their derivatives.
-    """
+    """A polynomial of z = rate s, times exp(-z)."""
 
     rate: ClassVar[float]
-    factors: ClassVar[tuple[Callable, ...]]
+    factors: ClassVar[tuple[Callable, ...]]  # of exp(-z) in F_k; finite at 0, with derivatives
 
     def radial(self, s2: Tensor, order: int) -> Tensor:  # noqa: D102
         positive = s2 > 0
@@ -178,14 +143,12 @@ class ExpQuad(DecayingProfile):
     def slopes_of_path(
         self, length: Tensor, start: Tensor, end: Tensor, from_start: Tensor, from_end: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """With erfcx: the parts of both ends do not overflow, and cancel where signs are the same.
-
-        On a path of r lengthscales, round-off is 1e-16 r^2 of the result.
-        """
+        """Closed forms by erfcx; on paths of r lengthscales round-off is 1e-16 r^2 of them."""
         at_start, at_end = self.radial(from_start, 0), self.radial(from_end, 0)
         foot = pt.minimum(from_start, from_end) - pt.minimum(pt.sqr(start), pt.sqr(end))
         at_foot, half = self.radial(pt.maximum(foot, 0.0), 0), np.sqrt(0.5)
         before, after = pt.sign(start), pt.sign(end)
+        # The parts of both ends do not overflow, and cancel where signs are the same.
         tails = before * at_start * pt.erfcx(half * pt.abs(start))
         tails -= after * at_end * pt.erfcx(half * pt.abs(end))
         level = np.sqrt(np.pi / 2.0) * ((after - before) * at_foot + tails) / length

@@ -23,11 +23,10 @@ from bayes_gpx.kernels.tensor_products import (
 
 @dataclass(frozen=True, eq=False)
 class Stationary(Kernel):
-    """k = F_0(s^2), s^2 = sum_a (delta_a / lengthscale_a)^2, a function of delta = x - x'.
+    """k = F_0(s^2), s^2 = sum_a (delta_a / lengthscale_a)^2, a function of delta = x - x'."""
 
-    F_0 is its profile's. With a period, delta_a stands for sin(pi (x_a - x'_a) / period_a), as in
-    PyMC's Periodic. The name is for messages.
-    """
+    # F_0 is its profile's. With a period, delta_a stands for sin(pi (x_a - x'_a) / period_a), as in
+    # PyMC's Periodic. The name is for messages.
 
     name: str
     lengthscale: Tensor
@@ -44,16 +43,14 @@ class Stationary(Kernel):
         return self.profile.measured
 
     def squared(self, X: Tensor, Xs: Tensor) -> Tensor:
-        """Squared distances s^2 between all rows of X and of Xs, (n, m).
-
-        Periodic columns go around a circle. Whole periods are left out first, which is exact.
-        """
+        """Squared distances s^2 between all rows of X and of Xs, (n, m)."""
         if self.period is None and self.lengthscale.ndim == 0:
             s2 = squared_distances(X) if X is Xs else squared_distances(X, Xs)
             return s2 / pt.sqr(self.lengthscale)  # so that the data alone decide the distances
         scale = self.lengthscale + pt.zeros(X.shape[1])
         points = [X] if X is Xs else [X, Xs]
         if self.period is not None:
+            # Periodic columns go around a circle. Whole periods are left out first, which is exact.
             angles = [2.0 * math.pi * pt.mod(p, self.period) / self.period for p in points]
             points = [0.5 * pt.concatenate([pt.cos(a), pt.sin(a)], axis=1) for a in angles]
             scale = pt.concatenate([scale, scale])

@@ -24,23 +24,13 @@ CONSTANT, REMAINDER = "constant", "remainder"
 
 @dataclass(frozen=True, eq=False)
 class Summand:
-    """One summand of a kernel.
-
-    Attributes
-    ----------
-    term : Term
-    columns : tuple of int
-        Those that it varies with.
-    effect : bool
-        Whether it is the effect of its columns in an additive kernel, which names it.
-    name : str or None
-        Its name where it has no other.
-    """
+    """One summand of a kernel."""
 
     term: Term
-    columns: tuple[int, ...]
+    columns: tuple[int, ...]  # those that it varies with
+    # whether it is the effect of its columns in an additive kernel, which names it
     effect: bool = False
-    name: str | None = None
+    name: str | None = None  # where it has no other
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -59,12 +49,10 @@ class Summand:
 
 
 def summands(kernel: Kernel, d: int, order: int) -> list[Summand]:
-    """Summands that add up to a kernel of points with d columns.
-
-    Sums, multiples of sums, and additive kernels are opened up. The latter have a summand for each
-    feature and for each interaction of up to `order` features; the others together are one more.
-    Constants, if there are any, are one summand, the last.
-    """
+    """Summands that add up to a kernel of points with d columns."""
+    # Sums, multiples of sums, and additive kernels are opened up. The latter have a summand for
+    # each feature and for each interaction of up to `order` features; the others together are one
+    # more. Constants, if there are any, are one summand, the last.
     found: list[Summand] = []
     constants = []
     for term in terms(kernel, d):

@@ -1,8 +1,7 @@
-"""Sums of tensor products, the notation for derivatives of kernels.
+"""Sums of tensor products, the notation for derivatives of kernels."""
 
-A term is a list of pairs (factor, block) to multiply. The factor's last axes are the axes `block`
-of the result, a tuple of integers, and its leading axes are a batch of points.
-"""
+# A term is a list of pairs (factor, block) to multiply. The factor's last axes are the axes `block`
+# of the result, a tuple of integers, and its leading axes are a batch of points.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, reduce
@@ -44,10 +43,9 @@ def sum_of_products(terms: Iterable[TensorProduct], order: int) -> Tensor | None
 
 
 def summed(term: TensorProduct, weights: Tensor) -> Tensor:
-    """Sum over n of weights (m | 1, n) times one term, over m and n, of one or two axes.
-
-    No array of the whole term is formed, where it is a product of two vectors or of `Differences`.
-    """
+    """Sum over n of weights (m | 1, n) times one term, over m and n, of one or two axes."""
+    # No array of the whole term is formed, where it is a product of two vectors or of
+    # `Differences`.
     scalar = reduce(mul, (factor for factor, block in term if not block), weights)
     tensors = sorted(((block, factor) for factor, block in term if block), key=itemgetter(0))
     block, first = tensors[0]

@@ -58,12 +58,10 @@ class _Counts(Counted, ScalarLikelihood):
     def cumulative_predictive(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> Tensor:
-        """Probability of at most y where f ~ N(mean, variance), by quadrature.
-
-        Given f, it is the probability that g exceeds f, where g is a variable with the log-concave
-        density (y + 1) p(y + 1 | g). The integral is over the narrower of f and g: exact to 1e-7
-        for a dispersion of at least 0.4.
-        """
+        """Probability of at most y where f ~ N(mean, variance), by quadrature."""
+        # Given f, it is the probability that g exceeds f, where g is a variable with the
+        # log-concave density (y + 1) p(y + 1 | g). The integral is over the narrower of f and g:
+        # exact to 1e-7 for a dispersion of at least 0.4.
         sd, column = pt.sqrt(variance), None if exposure is None else exposure[:, None]
         over_f = super().cumulative_predictive(y, mean, variance, theta, exposure)
         above = y + 1.0
@@ -81,11 +79,9 @@ class _Counts(Counted, ScalarLikelihood):
         return pt.switch(sd < width, over_f, over_g)
 
     def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
-        """Distribution of y at exposure 1 for f ~ N(mean, variance), jets, with the exact mean.
-
-        The exact distribution has more variance: this is the approximation of the paper that
-        `relevance` follows.
-        """
+        """Distribution of y at exposure 1 for f ~ N(mean, variance), jets, with the exact mean."""
+        # The exact distribution has more variance: this is the approximation of the paper that
+        # `relevance` follows.
         rate = np.exp(mean.value + variance.value / 2.0)
         excess = 1.0 / theta["dispersion"] if self.hyperparameters else 0.0
         return Predictive((expectation(mean, variance, rate, [rate] * 4),), None, excess)

@@ -1,9 +1,8 @@
-"""Families of predictive distributions: their Fisher information, and how far apart two are.
+"""Families of predictive distributions: their Fisher information, and how far apart two are."""
 
-In NumPy, for parameters that vary with x. A family is two distributions that differ by `excess`,
-which does not vary with x: 0 for a normal or a Poisson, which Student's t or a negative binomial
-tend to as it goes to 0.
-"""
+# In NumPy, for parameters that vary with x. A family is two distributions that differ by `excess`,
+# which does not vary with x: 0 for a normal or a Poisson, which Student's t or a negative binomial
+# tend to as it goes to 0.
 
 from typing import NamedTuple, cast
 
@@ -17,21 +16,11 @@ WIDTH / sqrt(nu), and it ends where the integrand has fallen to exp(-DROP) of it
 
 
 class Predictive(NamedTuple):
-    """The distribution of a new row's y at m points, by jets of its parameters.
+    """The distribution of a new row's y at m points, by jets of its parameters."""
 
-    Attributes
-    ----------
-    means : tuple of Jet
-        Location or mean of y, or the probability of each class.
-    variance : Jet or None
-        Squared scale, if it is a separate parameter.
-    excess : float
-        1 / nu of Student's t, 1 / dispersion of a negative binomial; 0 for a normal, a Poisson.
-    """
-
-    means: tuple[Jet, ...]
-    variance: Jet | None = None
-    excess: float = 0.0
+    means: tuple[Jet, ...]  # location or mean of y, or the probability of each class
+    variance: Jet | None = None  # squared scale, if it is a separate parameter
+    excess: float = 0.0  # 1 / nu of Student's t, 1 / dispersion of a negative binomial; else 0
 
     def at(self, rows: slice | np.ndarray) -> "Predictive":
         """The same at some points, without derivatives."""

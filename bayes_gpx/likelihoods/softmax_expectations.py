@@ -1,8 +1,7 @@
-"""Expected probabilities of several classes, E softmax(f), and their derivatives in x.
+"""Expected probabilities of several classes, E softmax(f), and their derivatives in x."""
 
-In NumPy, for normal f, by quasi-random points: f = m + R z with R R' = V. Derivatives are exact for
-this sum over points.
-"""
+# In NumPy, for normal f, by quasi-random points: f = m + R z with R R' = V. Derivatives are exact
+# for this sum over points.
 
 from typing import Any, cast
 

@@ -21,8 +21,8 @@ data: categorical dates fingerprints moments numbers features scaling gaps group
     outputs response training row_source parts streamed sheets openml data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands from_pymc
-processes: operators base approximations path_moments integrated_gradients expected_gradients players
-    shapley covariance gaussian_process weight_process grouped_process output_process
+processes: operators base approximations path_moments integrated_gradients expected_gradients
+    players shapley covariance gaussian_process weight_process grouped_process output_process
     class_process basis_functions basis_process
 likelihoods: base links softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/correlated
