@@ -46,10 +46,8 @@ class KernelProcess(Process):
         )
 
     def summed(self, L: AtPoints, M: Operator, weights: Tensor) -> Tensor:
-        """Sum over M's values of weights (m | 1, len M) times prior covariances with L's, (m, c).
-
-        For a gradient or Hessian L and values M, the matrix of covariances is not formed.
-        """
+        """Sum over M's values of weights (m | 1, len M) times their covariances with L, (m, c)."""
+        # The matrix of covariances is not formed.
         if isinstance(L, Derivative) and isinstance(M, Value):
             return self._summed(L, M, weights)
         by_points = self.covariance(L, M).reshape((L.x.shape[0], -1, weights.shape[1]))

@@ -1,8 +1,7 @@
-"""Basis functions of a kernel: k(x, x') is, or is near, phi(x)' phi(x').
+"""Basis functions of a kernel: k(x, x') is, or is near, phi(x)' phi(x')."""
 
-Values, derivatives and attributions of each function are in closed form. Functions are scaled such
-that their coefficients are standard normal a priori.
-"""
+# Values, derivatives and attributions of each function are in closed form. Functions are scaled
+# such that their coefficients are standard normal a priori.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -73,10 +72,8 @@ class Basis(ABC):
 
     @abstractmethod
     def parted(self) -> "tuple[Basis, Tensor]":
-        """The functions without their scales, and the scales (M,).
-
-        For some types, no hyperparameter is left in the functions then.
-        """
+        """The functions without their scales, and the scales (M,)."""
+        # For some types, no hyperparameter is left in the functions then.
 
     def slope(self, x: Tensor, weights: Tensor) -> Tensor:
         """Gradient of the functions' sum with weights (m | 1, M), (m, d)."""
@@ -226,13 +223,10 @@ class One(Basis):
 
 @dataclass(frozen=True, eq=False)
 class Waves(Basis):
-    """Sines, then cosines, of the same h frequencies (d, h), divided by the square root of h.
+    """Sines, then cosines, of the same h frequencies (d, h), divided by the square root of h."""
 
-    References
-    ----------
-    Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), equation 33
-    with its sines and cosines in the right order.
-    """
+    # Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), equation 33
+    # with its sines and cosines in the right order.
 
     frequencies: Tensor
 
@@ -270,15 +264,13 @@ class Waves(Basis):
 
 @dataclass(frozen=True, eq=False)
 class Sines(Basis):
-    """Products over columns of sin(rate (x - center + reach)) / sqrt(reach), each with a scale.
+    """Products over columns of sin(rate (x - center + reach)) / sqrt(reach), each with a scale."""
 
-    All combinations of the sines along each column (`along`, with M as their product), the last
-    column's running fastest. `center` and `reach` (d,) are the middle and half-widths of the box.
-    """
+    # All combinations of the sines along each column, M in all, the last column's running fastest.
 
-    along: tuple[int, ...]
-    center: Tensor
-    reach: Tensor
+    along: tuple[int, ...]  # number of sines along each column
+    center: Tensor  # (d,): the middle of the box
+    reach: Tensor  # (d,): its half-widths
     scales: TensorLike
 
     def rates(self) -> Tensor:
@@ -356,10 +348,7 @@ class Sines(Basis):
 
 @dataclass(frozen=True, eq=False)
 class TimesFeatures(Basis):
-    """Each of M functions times each of p features z_l(x): the columns of x, and 1 if p = d + 1.
-
-    The p M products are feature-major.
-    """
+    """M functions times p features z_l(x): the columns of x, and 1 if p = d + 1; feature-major."""
 
     basis: Basis
     p: int
@@ -422,12 +411,10 @@ def sinc(z: Tensor) -> Tensor:
 
 
 def basis_of(kernel: Kernel, approximation: HSGP | Frequencies, X: Tensor) -> Basis:
-    """Basis functions with products that approximate a kernel.
-
-    Supported: sums and multiples of stationary kernels with a spectral density, of linear kernels
-    (exactly) and constants, of some columns or all; NoBasis otherwise. The approximation has the
-    `m` and `standard` of RandomFeatures, or is HSGP, with its box around X (n, d).
-    """
+    """Basis functions with products that approximate a kernel."""
+    # Supported: sums and multiples of stationary kernels with a spectral density, of linear kernels
+    # (exactly) and constants, of some columns or all; NoBasis otherwise. The box of HSGP is around
+    # X (n, d).
     numbers, d = count(), X.type.shape[1]
     parts = [_of_term(term, approximation, X, numbers) for term in terms(kernel, d)]
     return parts[0] if len(parts) == 1 else JoinedBasis(tuple(parts))

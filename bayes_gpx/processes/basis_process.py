@@ -43,18 +43,12 @@ from bayes_gpx.processes.weight_process import WeightProcess
 
 @dataclass(frozen=True)
 class BasisProcess(Process):
-    """f(x) = phi(x)' beta, or weights w_l(x) = amplitude_l phi(x)' beta_l plus `eps_w,l`.
+    """f(x) = phi(x)' beta, or weights w_l(x) = amplitude_l phi(x)' beta_l plus `eps_w,l`."""
 
-    Parameters
-    ----------
-    sources : sequence of (Basis, scalar or (p,))
-        Independent summands, each with one amplitude or one for each feature.
-    own : WeightProcess, optional
-        The noise `eps_w` of each row's weights, as a weight process without kernels; None for a
-        plain process.
-    """
-
+    # Independent summands, each with one amplitude or one for each feature.
     sources: Sequence[tuple[Basis, TensorLike]]
+    # The noise `eps_w` of each row's weights, as a weight process without kernels; None for a plain
+    # process.
     own: WeightProcess | None = None
 
     def design(self, L: Operator) -> Tensor:
@@ -65,10 +59,9 @@ class BasisProcess(Process):
         return pt.concatenate(designs, axis=1)
 
     def parted(self) -> tuple["BasisProcess", Tensor]:
-        """The process of the functions without their scales, and the scales, (M,).
-
-        They belong to the coefficients, in their order: its design times the scales is this one's.
-        """
+        """The process of the functions without their scales, and the scales, (M,)."""
+        # They belong to the coefficients, in their order: its design times the scales is this
+        # one's.
         parts = [(*basis.parted(), amplitude) for basis, amplitude in self.sources]
         rows = 1 if self.own is None else self._n_features(None)
         scales = [
@@ -78,12 +71,10 @@ class BasisProcess(Process):
         return BasisProcess(functions, self.own), pt.concatenate(scales)
 
     def values(self, L: Operator, coefficients: Tensor) -> Tensor:
-        """Values (len L,) of L for these coefficients (M,).
-
-        The `design` of a gradient, or of weights, is not formed.
-        """
+        """Values (len L,) of L for these coefficients (M,)."""
         if not isinstance(L, Gradient | Weight):
             return pt.dot(self.design(L), coefficients)
+        # The `design` of a gradient, or of weights, is not formed.
         each, start, x = [], 0, L.x
         for basis, amplitude in self.sources:
             rows = 1 if self.own is None else self._n_features(L)
@@ -146,12 +137,9 @@ class BasisProcess(Process):
 
 @dataclass(frozen=True)
 class OutputBasis:
-    """The functions of several outputs, mixed from basis functions.
+    """Functions of several outputs, mixed from basis functions."""
 
-    `parts` replace the parts of the process, with concatenated coefficients.
-    """
-
-    parts: Sequence[BasisProcess]
+    parts: Sequence[BasisProcess]  # replace the process's parts, with joined coefficients
     process: OutputProcess
 
     def design(self, L: Operator) -> Tensor:

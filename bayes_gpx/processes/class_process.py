@@ -13,15 +13,13 @@ from bayes_gpx.processes.operators import Operator
 
 @dataclass(frozen=True)
 class ClassProcess(Process):
-    """C functions with ``Cov(f_c(x), f_k(x')) = sum_s shared[s, c, k] K_s(x, x')``.
+    """C functions with ``Cov(f_c(x), f_k(x')) = sum_s shared[s, c, k] K_s(x, x')``."""
 
-    The intrinsic model of coregionalization, for each summand s of a kernel; `parts` have the
-    covariances K_s, and `shared` (S, C, C) is positive definite. Operators apply to every class:
-    the class is the last and fastest axis of their values.
-    """
+    # The intrinsic model of coregionalization, for each summand s of a kernel. Operators apply to
+    # every class: the class is the last and fastest axis of their values.
 
-    parts: Sequence[KernelProcess]
-    shared: Tensor
+    parts: Sequence[KernelProcess]  # with the covariances K_s
+    shared: Tensor  # (S, C, C), positive definite
 
     def covariance(self, L: Operator, M: Operator) -> Tensor:  # noqa: D102
         K, C = [part.covariance(L, M) for part in self.parts], self.shared.shape[1]

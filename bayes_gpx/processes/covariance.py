@@ -1,8 +1,7 @@
-"""Covariances of values, gradients, Hessians and attributions, for every pair of operators.
+"""Covariances of values, gradients, Hessians and attributions, for every pair of operators."""
 
-The process has one kernel or, if a name contains `weighed`, is the smooth part z' g(x) of a weight
-process. Components are obs-major: all of the first point's, then the second's.
-"""
+# The process has one kernel or, if a name contains `weighed`, is the smooth part z' g(x) of a
+# weight process. Components are obs-major: all of the first point's, then the second's.
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -57,10 +56,8 @@ def _of_pair(kernel: Kernel, L: AtPoints, M: AtPoints) -> Tensor:
 
 
 def _opened(kernel: Kernel, L: AtPoints, M: AtPoints) -> Tensor:
-    """As `covariance`, with one of the two opened up as a combination of other operators.
-
-    Quadratures only where the other one cannot be opened exactly.
-    """
+    """As `covariance`, with one of the two opened up as a combination of other operators."""
+    # Quadratures come last: they are used only if the other one cannot be opened exactly.
     for first, second in sorted([(L, M), (M, L)], key=lambda pair: pair[0].by_quadrature):
         finer = first.opened(second)
         if finer is not None:
@@ -185,10 +182,8 @@ PAIRS: dict[tuple[type, ...], Callable[..., Tensor]] = {
 
 
 def summed(kernel: Kernel, L: Derivative, M: Value, weights: Tensor) -> Tensor:
-    """Sum over M's values of weights (m | 1, n) times their covariance with L's components, (m, c).
-
-    The matrix of these covariances, of a gradient or Hessian L with values M, is not formed.
-    """
+    """Sum over M's values of weights (m | 1, n) times their covariances with L, (m, c)."""
+    # The matrix of these covariances, of a gradient or Hessian L with values M, is not formed.
     return kernel.summed(L.x, M.x, weights, L.axes).reshape((L.x.shape[0], -1))
 
 
@@ -256,12 +251,10 @@ def weighed_covariance(summands: Weighed, L: Any, M: Any) -> Tensor:
 
 
 def _as_values(L: Any, other: Any) -> Any:
-    """Smooth weights and contributions as values z' g(x), each at a z of one feature alone.
-
-    The other operator, of the smooth part, knows the number of features.
-    """
+    """Smooth weights and contributions as values z' g(x), each at a z of one feature alone."""
     if not isinstance(L, OfFeatures):
         return L
+    # The other operator, of the smooth part, has all features.
     p, m = other.Z.type.shape[1], L.x.shape[0]
     only = pt.tile(pt.eye(p), (m, 1))
     if isinstance(L, Contribution):

@@ -1,15 +1,11 @@
-"""Attributions averaged over several baselines, with a fan of paths from each x.
+"""Attributions averaged over several baselines, with a fan of paths from each x."""
 
-The attribution of a path is minus the attribution of the reversed path. Reversed, all paths start
-at x, so each pair of them is integrated outward from the point where they meet. With the ways V_b =
-b - x, their covariance is the double integral over s and t of ``V_bi V_cj Cov(df/dx_i(x + s V_b),
-df/dx_j(x + t V_c))``.
-
-References
-----------
-Erion, Janizek, Sturmfels, Lundberg and Lee, "Improving performance of deep learning models with
-axiomatic attribution priors and expected gradients" (2021).
-"""
+# The attribution of a path is minus the attribution of the reversed path. Reversed, all paths start
+# at x, so each pair of them is integrated outward from the point where they meet. With the ways V_b
+# = b - x, their covariance is the double integral over s and t of V_bi V_cj Cov(df/dx_i(x + s V_b),
+# df/dx_j(x + t V_c)).
+# Erion, Janizek, Sturmfels, Lundberg and Lee, "Improving performance of deep learning models with
+# axiomatic attribution priors and expected gradients" (2021).
 
 import pytensor.tensor as pt
 
@@ -42,10 +38,8 @@ WEIGHED_FAN_TERMS = (
 def cross(
     kernel: Kernel, x: Tensor, baselines: Tensor, xs: Tensor, nodes: Rule | None = None
 ) -> Tensor:
-    """Covariance of averages of attributions at x (m, d) with values at xs (n, d), (m, d, n).
-
-    `nodes` is a quadrature; by default the most exact known form.
-    """
+    """Covariance of averages of attributions at x (m, d) with values at xs (n, d), (m, d, n)."""
+    # `nodes` is a quadrature; by default the most exact known form.
     ends, starts = every_path(x, baselines)
     parts = integrated_gradients.cross(kernel, ends, starts, xs, nodes)
     return averaged(parts, x, baselines)

@@ -1,10 +1,9 @@
-"""Gaussian process priors: covariances of linear operators, for one hyperparameter draw.
+"""Gaussian process priors: covariances of linear operators, for one hyperparameter draw."""
 
-A process answers three questions about operators L and M, each by its own cheap graph:
-`covariance(L, M)`, the full matrix; `block(L)`, the covariance between the components of
-each observation; `variance(L)`, the diagonal. The vector of an operator is obs-major and
-component-minor.
-"""
+# A process answers three questions about operators L and M, each by its own cheap graph:
+# `covariance(L, M)`, the full matrix; `block(L)`, the covariance between the components of each
+# observation; `variance(L)`, the diagonal. The vector of an operator is obs-major and
+# component-minor.
 
 from dataclasses import dataclass
 from functools import cached_property

@@ -12,12 +12,11 @@ from bayes_gpx.processes.operators import AtPoints, Derivative, Value
 
 @dataclass(frozen=True)
 class GroupedProcess(KernelProcess):
-    """The sum of a process `common` to all groups and independent processes `within` each group.
+    """The sum of a process `common` to all groups and independent processes `within` each group."""
 
-    Operators take `in_groups`: points with the code of their group as the last column. A group is
-    fixed while x varies, so derivatives and attributions have components for the other columns
-    only.
-    """
+    # Operators take `in_groups`: points with the code of their group as the last column. A group is
+    # fixed while x varies, so derivatives and attributions have components for the other columns
+    # only.
 
     common: KernelProcess
     within: KernelProcess

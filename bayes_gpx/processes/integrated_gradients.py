@@ -1,16 +1,12 @@
-"""Integrals of kernels along straight paths, for attributions.
+"""Integrals of kernels along straight paths, for attributions."""
 
-The attribution of feature i at x is ``(x_i - b_i) int_0^1 df/dx_i(b + t (x - b)) dt``, for a
-baseline b. For a stationary kernel the other point enters only through two scalars, moments of the
-kernel along the path, shared by all features. The squared exponential has closed forms. Matern and
-rational quadratic kernels are integrated outward from the path's point nearest to the other point,
-where their derivatives have a kink. All other kernels use Gauss-Legendre panels, cut at the kinks
-of all parts.
-
-References
-----------
-Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024).
-"""
+# The attribution of feature i at x is (x_i - b_i) int_0^1 df/dx_i(b + t (x - b)) dt, for a baseline
+# b: Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024). For a
+# stationary kernel the other point enters only through two scalars, moments of the kernel along the
+# path, shared by all features. The squared exponential has closed forms. Matern and rational
+# quadratic kernels are integrated outward from the path's point nearest to the other point, where
+# their derivatives have a kink. All other kernels use Gauss-Legendre panels, cut at the kinks of
+# all parts.
 
 from collections.abc import Callable, Iterator
 from typing import cast
@@ -52,11 +48,9 @@ PIECES = 6
 def cross(
     kernel: Kernel, x: Tensor, baseline: Tensor, xs: Tensor, nodes: Rule | None = None
 ) -> Tensor:
-    """Covariance of the attributions at x (m, d) with values at xs (n, d), (m, d, n).
-
-    The baseline is (d,), or (m, d) with one for each x. `nodes` is a quadrature; by default the
-    most exact known form.
-    """
+    """Covariance of the attributions at x (m, d) with values at xs (n, d), (m, d, n)."""
+    # The baseline is (d,), or (m, d) with one for each x. `nodes` is a quadrature; by default the
+    # most exact known form.
 
     def part_of(term: Term) -> Tensor:
         if term.linear is not None:
@@ -83,10 +77,8 @@ def _cross_by_nodes(
 
 
 def _kinks(kernel: Kernel, x: Tensor, baseline: Tensor, xs: Tensor) -> list[Tensor]:
-    """Places in [0, 1] on each path where a part of the kernel is not smooth: a list of (m, n).
-
-    One for each rough stationary kernel; none for unknown parts, such as a user's kernel.
-    """
+    """Places in [0, 1] on each path where a part of the kernel is not smooth: a list of (m, n)."""
+    # One for each rough stationary kernel; none for unknown parts, such as a user's kernel.
     rough = [leaf for leaf in leaves(kernel) if leaf.stationary and leaf.kernel.smoothness < np.inf]
     scaled = (
         differences(cast(Stationary, leaf.kernel), *map(leaf.of, (x, baseline, xs)))
@@ -150,15 +142,13 @@ def block(kernel: Kernel, x: Tensor, baseline: Tensor, nodes: Rule | None = None
 
 
 def _block_by_nodes(kernel: Kernel, x: Tensor, baseline: Tensor, nodes: Rule | None) -> Tensor:
-    """As `block`, for any kernel, by quadrature.
-
-    Without given nodes, over one triangle of the unit square, which is symmetric: kernels have
-    kinks on the diagonal, where both points meet.
-    """
+    """As `block`, for any kernel, by quadrature."""
     delta, parts = x - baseline, []
     outer = nodes or gauss_legendre(PANEL_NODES, PANELS)
     for t, w in in_chunks(outer, 2, 3):
         inner_t, inner_w = outer.t[:, None, None], outer.w[:, None, None]
+        # Over one triangle of the unit square, which is symmetric: kernels have kinks on the
+        # diagonal, where both points meet.
         if nodes is None:
             inner_t, inner_w = t * inner_t, t * inner_w
         mixed = kernel.derivative(baseline + t * delta, baseline + inner_t * delta, 1, 1)
@@ -245,12 +235,10 @@ def between(
 def _between_by_nodes(
     kernel: Kernel, x: Tensor, xs: Tensor, baseline: Tensor, nodes: Rule | None
 ) -> Tensor:
-    """As `between`, of any kernel.
-
-    Without given nodes, each triangle of the unit square is integrated on its own and split where
-    one path is nearest to the other: there, and at their common start, a kernel may have a kink.
-    """
+    """As `between`, of any kernel."""
     delta, others, parts = (x - baseline)[:, None], (xs - baseline)[None], []
+    # Each triangle of the unit square is integrated separately and split where one path is nearest
+    # to the other: there, and at their common start, a kernel may have a kink.
     if nodes is None:
         outer, inner = gauss_legendre(PANEL_NODES, 2), gauss_legendre(2 * PANEL_NODES)
         product = (delta * others).sum(axis=2, keepdims=True)

@@ -82,15 +82,9 @@ class Stack(Composite):
 
 @dataclass(frozen=True, eq=False)
 class Combination(Composite):
-    """Linear combinations of the parts' values: contrasts, means, quadratures.
+    """Linear combinations of the parts' values: contrasts, means, quadratures."""
 
-    Attributes
-    ----------
-    combine : callable
-        From matrices of the parts (len part, k) to the operator's (len self, k).
-    """
-
-    combine: Callable[..., Tensor]
+    combine: Callable[..., Tensor]  # from matrices of the parts (len part, k) to (len self, k)
 
     def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:  # noqa: D102
         return self.combine(*blocks) if axis == 0 else self.combine(*(b.T for b in blocks)).T
@@ -98,14 +92,11 @@ class Combination(Composite):
 
 @dataclass(frozen=True, eq=False)
 class AtPoints(Operator):
-    """One group of components at each of m points X (m, d); see the functions below.
-
-    `name` is the function that makes it. With `by_quadrature`, `opened` is a quadrature, and is
-    used only if no exact form is known.
-    """
+    """One group of components at each of m points X (m, d); see the functions below."""
 
     X: TensorLike
-    name: ClassVar[str]
+    name: ClassVar[str]  # the function that makes it
+    # `opened` is a quadrature, used only without an exact form
     by_quadrature: ClassVar[bool] = False
 
     @property
@@ -114,28 +105,19 @@ class AtPoints(Operator):
         return pt.as_tensor_variable(self.X)
 
     def opened(self, other: "AtPoints") -> Operator | None:
-        """The operator as a finite combination of others, for its covariance with `other`.
-
-        None, as by default, where there is none. Parts need no Z: the process multiplies by it.
-        """
+        """A finite combination of other operators, for the covariance with `other`; or None."""
+        # Parts need no Z: the process multiplies by it.
 
 
 @dataclass(frozen=True, eq=False)
 class OfSamples(AtPoints):
-    """A quantity of rows, which may have noise `eps_w`.
+    """A quantity of rows, which may have noise `eps_w`."""
 
-    Attributes
-    ----------
-    sample : "new" or integer tensor (m,)
-        Rows with equal values share the noise `eps_w`. Integers are positions in the training set.
-        "new" rows are equal only in operators over the identical `X` object, never by equal
-        coordinates.
-    smooth : bool
-        Leave the noise `eps_w` out.
-    """
-
+    # Rows with equal values share the noise `eps_w`. Integers (m,) are positions in the training
+    # set. "new" rows are equal only in operators over the identical `X` object, never by equal
+    # coordinates.
     sample: str | TensorLike = field(default="new", kw_only=True)
-    smooth: bool = field(default=False, kw_only=True)
+    smooth: bool = field(default=False, kw_only=True)  # leave the noise out
     tied: ClassVar = False
 
     @property
@@ -154,10 +136,7 @@ class Value(OfSamples):
 
 @dataclass(frozen=True, eq=False)
 class Components(AtPoints):
-    """The parts of f for each summand of the kernel, up to an order of interactions.
-
-    See `bayes_gpx.kernels.summands`; higher orders are one remainder.
-    """
+    """The parts of f for each summand of the kernel; higher orders are one remainder."""
 
     order: int
     name: ClassVar = "components"
@@ -199,20 +178,12 @@ class Contribution(OfFeatures):
 
 @dataclass(frozen=True, eq=False)
 class Smooth(AtPoints):
-    """What belongs to the smooth function: f, or z' g(x) of a weight process.
+    """A quantity of the smooth function: f, or z' g(x) of a weight process."""
 
-    Attributes
-    ----------
-    Z : array or tensor (m, p) or None
-    tied : bool
-        Z is X, perhaps with a last column of ones, and moves with it.
-    axes : int
-        Number of feature axes of the components at a point: d^axes of them, row-major.
-    """
-
-    Z: TensorLike | None = None
+    Z: TensorLike | None = None  # (m, p)
+    # Z is X, perhaps with a last column of ones, and moves with it.
     tied: bool = field(default=False, kw_only=True)
-    axes: ClassVar[int]
+    axes: ClassVar[int]  # feature axes of the components at a point: d^axes, row-major
     own_noise: ClassVar = False
 
 
@@ -238,13 +209,7 @@ class Hessian(Derivative):
 
 @dataclass(frozen=True, eq=False)
 class FromBaseline(Smooth):
-    """Comparisons of points with a baseline.
-
-    Attributes
-    ----------
-    baseline : array or tensor (d,) or (B, d)
-        With several, the average over them.
-    """
+    """Comparisons of points with a baseline (d,), or with several (B, d) on average."""
 
     baseline: TensorLike = field(kw_only=True)
 
@@ -268,15 +233,9 @@ class Difference(FromBaseline):
 
 @dataclass(frozen=True, eq=False)
 class Attribution(FromBaseline):
-    """Integrals of gradients along paths from the baseline.
+    """Integrals of gradients along paths from the baseline."""
 
-    Attributes
-    ----------
-    nodes : Rule or None
-        Quadrature along the paths; None for the most exact form known.
-    """
-
-    nodes: Rule | None = field(default=None, kw_only=True)
+    nodes: Rule | None = field(default=None, kw_only=True)  # along the paths; None: most exact
     name: ClassVar = "integrated_gradient"
     axes: ClassVar = 1
 
@@ -321,17 +280,11 @@ class ExpectedGradient(Attribution):
 
 @dataclass(frozen=True, eq=False)
 class ShapleyValue(FromBaseline):
-    """Shapley values of the game in which players move from the baseline to x.
+    """Shapley values of the game in which players move from the baseline to x."""
 
-    Attributes
-    ----------
-    players : tuple of tuples of int
-        Columns of each player; its component is at its first column, with zeros at the others.
-    among : Coalitions or None
-        The coalitions to enumerate; None for all of them, or their closed form.
-    """
-
+    # Columns of each player; its component is at its first column, with zeros at the others.
     players: Players = field(kw_only=True)
+    # The coalitions to enumerate; None for all of them, or their closed form.
     among: Coalitions | None = field(default=None, kw_only=True)
     name: ClassVar = "shapley_value"
     axes: ClassVar = 1

@@ -14,12 +14,11 @@ from bayes_gpx.processes.operators import AtPoints, Derivative, Value
 
 @dataclass(frozen=True)
 class OutputProcess(KernelProcess):
-    """Mixtures of independent functions: ``f_o(x) = sum_j mixing[o, j] g_j(x)``.
+    """Mixtures of independent functions: ``f_o(x) = sum_j mixing[o, j] g_j(x)``."""
 
-    The linear model of coregionalization; `parts` are the priors of g_j. Operators take
-    `bayes_gpx.processes.grouped_process.in_groups`: points with the code of their output as the
-    last column, which is fixed while x varies.
-    """
+    # The linear model of coregionalization; `parts` are the priors of g_j. Operators take
+    # `bayes_gpx.processes.grouped_process.in_groups`: points with the code of their output as the
+    # last column, which is fixed while x varies.
 
     parts: Sequence[KernelProcess]
     mixing: Tensor

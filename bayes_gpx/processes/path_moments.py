@@ -1,9 +1,8 @@
-"""Moments of a radial profile along a straight path: scalars, whatever the dimension.
+"""Moments of a radial profile along a straight path: scalars, whatever the dimension."""
 
-With scaled differences P = (baseline - xs) / lengthscale, Q = (x - xs) / lengthscale and D = Q - P,
-the path passes another point at the distance |P + t D|. A term (k, i, j) asks for the integral of
-``(1 - t)^i t^j F_k(|P + t D|^2)`` over [0, 1]; F_k are the profile's derivatives.
-"""
+# With scaled differences P = (baseline - xs) / lengthscale, Q = (x - xs) / lengthscale and D = Q -
+# P, the path passes another point at the distance |P + t D|. A term (k, i, j) asks for the integral
+# of (1 - t)^i t^j F_k(|P + t D|^2) over [0, 1]; F_k are the profile's derivatives.
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -56,11 +55,9 @@ def along(
     terms: Sequence[tuple],
     nodes: Rule | None = None,
 ) -> list[Tensor]:
-    """Moments along the paths, one array (m, n) for each term (k, i, j).
-
-    D is (m, d), P (d, n), or (m, d, n) with a baseline for each path, and Q (m, d, n). `nodes` is a
-    quadrature; by default the most exact known form.
-    """
+    """Moments along the paths, one array (m, n) for each term (k, i, j)."""
+    # D is (m, d), P (d, n), or (m, d, n) with a baseline for each path, and Q (m, d, n). `nodes` is
+    # a quadrature; by default the most exact known form.
     if nodes is None and profile.side_nodes is not None:
         sides = gauss_legendre(profile.side_nodes)
         return _from_foot(profile.radial, profile.step, sides, line_of(D, P, Q), terms)
@@ -75,10 +72,8 @@ def along(
 def slopes_along(
     kernel: Stationary, x: Tensor, baseline: Tensor, xs: Tensor, nodes: Rule | None = None
 ) -> list[Tensor]:
-    """Moments `SLOPE_TERMS` of a stationary kernel along the paths from the baseline to x, (m, n).
-
-    The baseline is (d,) or (m, d). `nodes` is a quadrature; by default the most exact known form.
-    """
+    """Moments `SLOPE_TERMS` of a kernel along the paths from the baseline to x, (m, n)."""
+    # The baseline is (d,) or (m, d). `nodes` is a quadrature; by default the most exact known form.
     closed = _closed_slopes(kernel, x, baseline, xs) if nodes is None else None
     if closed is None:
         return along(kernel.profile, *differences(kernel, x, baseline, xs), SLOPE_TERMS, nodes)
@@ -136,11 +131,9 @@ def of_length(profile: RadialProfile, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def of_two(profile: RadialProfile, a: Tensor) -> tuple[list[Tensor], list[Tensor]]:
-    """Double integrals over s and t in [0, 1], both along one path of squared length a, (m, 1).
-
-    Returns tensors (m,) of F_0, F_1, tau^2 F_2 and tau^2 F_1 at a tau^2, with tau = |t - s|; and of
-    t s times these.
-    """
+    """Double integrals over s and t in [0, 1], both along one path of squared length a, (m, 1)."""
+    # Tensors (m,) of F_0, F_1, tau^2 F_2 and tau^2 F_1 at a tau^2, with tau = |t - s|; and of t s
+    # times these.
     tau, stretch, w = profile.apart(pt.sqrt(pt.maximum(a, TINY)))
     s2, rest = a * pt.sqr(tau), 1.0 - tau
     first = profile.radial(s2, 1)
@@ -158,18 +151,14 @@ def of_two(profile: RadialProfile, a: Tensor) -> tuple[list[Tensor], list[Tensor
 
 
 class _Line(NamedTuple):
-    """How a path D from P to Q, all relative to another point, passes that point.
+    """How a path D from P to Q, all relative to another point, passes that point."""
 
-    `a` is |D|^2, `start` is D'P and `end` is D'Q. `left` and `right` are the shares of the path on
-    both sides of its foot, the nearest point of the path, and `least` the squared distance there.
-    """
-
-    a: Tensor
-    start: Tensor
-    end: Tensor
-    left: Tensor
-    right: Tensor
-    least: Tensor
+    a: Tensor  # |D|^2
+    start: Tensor  # D'P
+    end: Tensor  # D'Q
+    left: Tensor  # share of the path before its foot, the point nearest to the other point
+    right: Tensor  # share of the path after its foot
+    least: Tensor  # squared distance at the foot
 
 
 def line_of(D: Tensor, P: Tensor, Q: Tensor) -> "_Line":
@@ -203,10 +192,8 @@ def _summed(radial: Callable, nodes: Rule, place: Callable, terms: Sequence[tupl
 def _from_foot(
     radial: Callable, step: Callable, nodes: Rule, line: _Line, terms: Sequence[tuple]
 ) -> list[Tensor]:
-    """Moments by nodes on both sides of the foot, where derivatives of a profile have their kink.
-
-    One tensor for each term, of the shape that the line's parts are broadcast to.
-    """
+    """Moments by nodes on both sides of the foot, where derivatives of a profile have a kink."""
+    # One tensor for each term, of the shape that the line's parts are broadcast to.
     r, sides = pt.sqrt(pt.maximum(line.a, TINY)), []
     for side, room, bend in ((-1.0, line.left, -line.end), (1.0, line.right, line.start)):
         rise = 2.0 * pt.maximum(bend, 0.0)  # above 0 where the foot is an end
@@ -227,11 +214,9 @@ def _from_foot(
 
 
 def of_pair(profile: RadialProfile, D: Tensor, E: Tensor) -> list[Tensor]:
-    """Moments that the covariance of attributions at two points is made of, four of (m, n).
-
-    With v = D - t E, integrals over t in [0, 1] of M_1, M_2, t M_2 and t^2 M_2 at |v|^2, where
-    M_k(|v|^2) is the integral of p^(2k - 1) F_k(p^2 |v|^2) over p in [0, 1].
-    """
+    """Moments that the covariance of attributions at two points is made of, four of (m, n)."""
+    # With v = D - t E, integrals over t in [0, 1] of M_1, M_2, t M_2 and t^2 M_2 at |v|^2, where
+    # M_k(|v|^2) is the integral of p^(2k - 1) F_k(p^2 |v|^2) over p in [0, 1].
     apart = D[:, None] - E
     products = -pt.dot(D, E.T), -(apart * E).sum(axis=2)
     line = _line(D[:, None], apart, -E, pt.sqr(E).sum(axis=1), products, axis=2)
@@ -242,12 +227,10 @@ def of_pair(profile: RadialProfile, D: Tensor, E: Tensor) -> list[Tensor]:
 def of_fan(
     profile: RadialProfile, D: Tensor, terms: Sequence[tuple], nodes: Rule | None = None
 ) -> list[Tensor]:
-    """Double integrals over each pair of paths that leave one point, (m, paths, paths) each.
-
-    D (m, paths, d) are scaled ways from the common point to the ends. A term (k, i, j) is the
-    integral of ``s^i t^j F_k(|s D_b - t D_c|^2)`` over s and t in [0, 1]. `nodes` is a quadrature
-    of both, from the paths' ends to the common point.
-    """
+    """Double integrals over each pair of paths that leave one point, (m, paths, paths) each."""
+    # D (m, paths, d) are scaled ways from the common point to the ends. A term (k, i, j) is the
+    # integral of s^i t^j F_k(|s D_b - t D_c|^2) over s and t in [0, 1]. `nodes` is a quadrature of
+    # both, from the paths' ends to the common point.
     apart = D[:, :, None] - D[:, None]
     far = pt.sqr(D).sum(axis=2)
     ends = pt.broadcast_arrays(far[:, :, None], far[:, None])
@@ -284,11 +267,9 @@ def _off_kink(profile: RadialProfile, s2: Tensor, k: int) -> Tensor:
 
 
 def _around_corner(profile: RadialProfile, line: _Line, terms: Sequence[tuple]) -> list[Tensor]:
-    """Integrals over the triangle t < s of the unit square, by s = p and t = p theta.
-
-    A term ((k, power), 0, j) asks for the integral over theta of ``theta^j`` times that over p of
-    ``p^(power + 1) F_k(p^2 s2)``, where s2 is the line's squared distance at theta.
-    """
+    """Integrals over the triangle t < s of the unit square, by s = p and t = p theta."""
+    # A term ((k, power), 0, j) asks for the integral over theta of theta^j times that over p of
+    # p^(power + 1) F_k(p^2 s2), where s2 is the line's squared distance at theta.
     t, w = (part[:, None, None, None] for part in gauss_legendre(CORNER_NODES))
     y, rate = (part[:, None, None, None] for part in gauss_legendre(FAR_CORNER_NODES))
 

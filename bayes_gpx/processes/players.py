@@ -1,11 +1,10 @@
-"""Kernels that are linear in the contribution of each player, for exact Shapley values.
+"""Kernels that are linear in the contribution of each player, for exact Shapley values."""
 
-A player is one column, or several that move together. Three shapes are known: a product of one
-factor for each player, interactions of kernels of single columns, and powers of a linear kernel. In
-all of them a player contributes `width` numbers for two points in a pair, and the kernel is linear
-in each player's numbers. If each player is at one end of its way with some probability, the
-expected kernel is therefore the kernel of the expected numbers.
-"""
+# A player is one column, or several that move together. Three shapes are known: a product of one
+# factor for each player, interactions of kernels of single columns, and powers of a linear kernel.
+# In all of them a player contributes `width` numbers for two points in a pair, and the kernel is
+# linear in each player's numbers. If each player is at one end of its way with some probability,
+# the expected kernel is therefore the kernel of the expected numbers.
 
 from __future__ import annotations
 
@@ -33,24 +32,15 @@ DEGREES = range(1, 7)
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """A product of kernels, each of some columns: one factor for each player.
-
-    Attributes
-    ----------
-    players : Players
-    variance : scalar tensor
-    squares : list of (Stationary, array of int)
-        Squared exponentials, which are products over their columns.
-    single : list of (Kernel, array of int, int)
-        Kernels of columns of one player, with the player's position.
-    linear : (LinearKernel, array of int) or None
-        A sum over columns, and hence over as many products.
-    """
+    """A product of kernels, each of some columns: one factor for each player."""
 
     players: Players
     variance: Tensor
+    # Squared exponentials, which are products over their columns.
     squares: list[tuple[Stationary, np.ndarray]]
+    # Kernels of columns of one player, with the player's position.
     single: list[tuple[Kernel, np.ndarray, int]]
+    # A sum over columns, and hence over as many products.
     linear: tuple[LinearKernel, np.ndarray] | None
 
     def at(self, x: Tensor, xs: Tensor) -> Tensor:
@@ -96,16 +86,14 @@ class Factors:
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """Interactions of kernels of one column each, no two of which move together.
+    """Interactions of kernels of one column each, no two of which move together."""
 
-    They are linear in every player's kernel, like `Factors`, with the same methods. `columns` are
-    the columns of the kernel.
-    """
+    # They are linear in every player's kernel, like `Factors`, with the same methods.
 
     players: Players
     variance: Tensor
     kernel: ElementarySymmetric
-    columns: np.ndarray
+    columns: np.ndarray  # of the kernel
 
     def at(self, x: Tensor, xs: Tensor) -> Tensor:
         """The players' kernels (..., 1, players) of points (..., d), 0 of those without one."""
@@ -139,18 +127,16 @@ class Interactions:
 
 @dataclass(frozen=True, eq=False)
 class Powers:
-    """A whole power of a linear kernel plus a constant, with the same methods.
+    """A whole power of a linear kernel plus a constant, with the same methods as `Factors`."""
 
-    A player contributes the powers of its term of the linear kernel up to this degree, each divided
-    by its factorial: the coefficients of a polynomial in t. The kernel follows from the
-    coefficients of the product of all players' polynomials, up to the degree. `columns` are the
-    columns of the kernel.
-    """
+    # A player contributes the powers of its term of the linear kernel up to this degree, each
+    # divided by its factorial: the coefficients of a polynomial in t. The kernel follows from the
+    # coefficients of the product of all players' polynomials, up to the degree.
 
     players: Players
     variance: Tensor
     linear: LinearKernel
-    columns: np.ndarray
+    columns: np.ndarray  # of the kernel
     offset: Tensor
     degree: int
 
@@ -172,15 +158,13 @@ class Powers:
         return self._slopes(each[..., None, :], np.ones((1, self._width)))[..., 0, :]
 
     def without_two(self, each: Tensor) -> Tensor:
-        """Slope in two numbers, (..., players degree, players degree); see also `paired`.
-
-        If only one number of a player's polynomial is left, which is 1, slopes in the others'
-        numbers are slopes in both.
-        """
+        """Slope in two numbers, (..., players degree, players degree); see also `paired`."""
         same = np.eye(self._width, dtype=bool)
         player = np.arange(self._width) // self.degree
         alike = player[:, None] == player
         lone = pt.switch(alike, same.astype(float), each[..., None, :])
+        # If only one number of a player's polynomial is left, which is 1, slopes in the others'
+        # numbers are slopes in both.
         rest = self._slopes(lone, np.where(alike, 0.0, 1.0))
         own = self.without_one(each)[..., None, :]
         return pt.switch(same, own, pt.switch(alike, 0.0, rest))

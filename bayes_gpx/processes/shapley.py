@@ -1,18 +1,14 @@
-"""Covariances of Shapley values between a baseline and x, which are linear in f.
+"""Covariances of Shapley values between a baseline and x, which are linear in f."""
 
-Let each player be at x with probability q and at the baseline otherwise. The Shapley value of a
-player is the integral over q in [0, 1] of the slope of the expected f in the player's own
-probability. For kernels that are linear in the contribution of each player
-(`bayes_gpx.processes.players`), such as products, the integrand is a polynomial in q, and a
-Gauss-Legendre rule with at most half as many nodes as players is exact. All other kernels enumerate
-all coalitions.
-
-References
-----------
-Owen, "Multilinear extensions of games" (1972); Chau, Muandet and Sejdinovic, "Explaining the
-uncertain: stochastic Shapley values for Gaussian process models" (2023), for games that remove a
-feature in another way.
-"""
+# Let each player be at x with probability q and at the baseline otherwise. The Shapley value of a
+# player is the integral over q in [0, 1] of the slope of the expected f in the player's own
+# probability. For kernels that are linear in the contribution of each player
+# (`bayes_gpx.processes.players`), such as products, the integrand is a polynomial in q, and a
+# Gauss-Legendre rule with at most half as many nodes as players is exact. All other kernels
+# enumerate all coalitions.
+# Owen, "Multilinear extensions of games" (1972); Chau, Muandet and Sejdinovic, "Explaining the
+# uncertain: stochastic Shapley values for Gaussian process models" (2023), for games that remove a
+# feature in another way.
 
 from __future__ import annotations
 
@@ -37,10 +33,7 @@ class NoProduct(ValueError):
 
 
 def cross(products: list[Linear], x: Tensor, baselines: Tensor, xs: Tensor) -> Tensor:
-    """Covariance of the Shapley values at x (m, d) with values at xs (n, d): (m, players, n).
-
-    Averages over baselines (b, d).
-    """
+    """Mean over baselines (b, d) of Cov(Shapley values at x (m, d), f(xs)): (m, players, n)."""
 
     def of_product(product: Linear) -> Tensor:
         end = product.at(x[:, None, None], xs)
@@ -90,10 +83,7 @@ def among_columns(values: Tensor, players: Players, *axes: int) -> Tensor:
 
 
 def block_by_coalitions(kernel: Kernel, x: Tensor, baselines: Tensor, players: Players) -> Tensor:
-    """Prior covariance (m, d, d) between the Shapley values of each x, for any kernel.
-
-    Raises NoProduct for more than `MOST_PAIRED` players.
-    """
+    """Prior covariance (m, d, d) between the Shapley values of each x, for any kernel."""
     if len(players) > MOST_PAIRED:
         raise NoProduct(
             f"{len(players)} features and a kernel that is no product over features: Shapley "

@@ -139,10 +139,9 @@ class WeightProcess(KernelProcess):
 
 
 def _assemble(base: Tensor, left: Tensor, right: Tensor, sum_left: bool, sum_right: bool) -> Tensor:
-    """Covariance of left_l w_l with right_l w_l, for independent weights w_l of covariance `base`.
-
-    base (m, n), left (m | 1, p), right (n | 1, p). Each side is summed over l, or has p components.
-    """
+    """Covariance of left_l w_l with right_l w_l, for independent w_l of covariance `base`."""
+    # base (m, n), left (m | 1, p), right (n | 1, p). Each side is summed over l, or has p
+    # components.
     m, n = base.shape
     if sum_left and sum_right:
         return base * pt.dot(left, right.T)
