@@ -7,6 +7,7 @@
 
 import hashlib
 import os
+import warnings
 from collections.abc import Mapping
 from importlib import metadata
 from os import PathLike
@@ -15,8 +16,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from bayes_gpx.data import openml
-from bayes_gpx.data.data_files import IN_FOLDER, Files
+from bayes_gpx.data.data_files import IN_FOLDER, REMOTE, Files
 from bayes_gpx.validation import one_of
 
 FOLDER_VARIABLE = "BAYES_GPX_DATA"
@@ -101,7 +101,7 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
         if name != "wine" or kind == "both" or f"_{kind or 'red'}.csv" in file
     ]
     folder = path or os.environ.get(FOLDER_VARIABLE)
-    if folder is None and name in openml.REMOTE and kind in (None, "red"):
+    if folder is None and name in REMOTE and kind in (None, "red"):
         frame = _fetch(name, recipe)
     else:
         frames = [_read(name, recipe, file, folder) for file in files]
@@ -136,7 +136,7 @@ def _cure(recipe: Files, file: str) -> str:
 
 def _fetch(name: str, recipe: Files) -> pd.DataFrame:
     try:
-        return openml.fetch(name)
+        return _from_openml(name)
     except (ImportError, OSError, ValueError) as failed:
         raise FileNotFoundError(
             f"No folder was named for the data set {name!r}, and fetching it from OpenML by "
@@ -288,3 +288,40 @@ def _flights() -> Data:
     }
     y = frame["arr_delay"].rename("arrival_delay")
     return Data(X, y, _units(X, y, units), source)
+
+
+def _from_openml(name: str) -> pd.DataFrame:
+    """Fetch a data set of `REMOTE`: rows and columns as in the source, the response last."""
+    # ImportError without scikit-learn, OSError if OpenML is unreachable, ValueError for other data.
+    from sklearn.datasets import fetch_openml
+
+    remote = REMOTE[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a failure is told by its error
+        frame = fetch_openml(data_id=remote.data_id, as_frame=True, n_retries=1).frame
+    frame = frame.iloc[remote.rows]
+    if frame.shape[1] == len(remote.columns):
+        frame = frame.set_axis(remote.columns, axis=1).apply(_plain)
+        if remote.labels is not None:
+            frame = frame[frame[remote.columns[-1]].isin(remote.labels)]
+        frame = frame.reset_index(drop=True)
+        if _digest(frame) == remote.sha256:
+            return frame
+    raise ValueError(
+        f"OpenML's data set {remote.data_id} holds other values than the {name} data that were "
+        "verified for this package."
+    )
+
+
+def _digest(frame: pd.DataFrame) -> str:
+    """SHA-256 of a frame's values, for any names of its columns."""
+    text = frame.apply(_plain).to_csv(index=False, header=False, lineterminator="\n")
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(column: pd.Series) -> pd.Series:
+    """Numbers as floats, whatever they were stored as; words as they are."""
+    try:
+        return column.astype(float)
+    except ValueError:
+        return column.astype(str)

@@ -1,9 +1,12 @@
-"""Read a response of real numbers, counts or class labels; other values are refused with a fix."""
+"""Read a response of real numbers, counts or class labels, and the step it is rounded to."""
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from bayes_gpx.data.categorical import is_missing
 from bayes_gpx.data.features import refuse_words
 
 KINDS = {
@@ -124,7 +127,7 @@ def _plain(y: Any, name: str) -> np.ndarray:
         missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
     else:
         values = values.astype(object)
-        missing = np.array([_is_missing(v) for v in values], dtype=bool)
+        missing = np.array([is_missing(v) for v in values], dtype=bool)
     bad = np.flatnonzero(missing)
     if len(bad):
         raise ValueError(
@@ -132,10 +135,6 @@ def _plain(y: Any, name: str) -> np.ndarray:
             "rows."
         )
     return values
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
 def _as_labels(values: np.ndarray, name: str) -> np.ndarray:
@@ -169,3 +168,46 @@ def _kind(of_value: type) -> str:
         if issubclass(of_value, types):
             return kind
     return of_value.__name__
+
+
+MOST_STEPS = 200
+"""Steps between the smallest and the largest value above which a grid is too fine to matter: its
+rounding errors are then below a hundredth of the standard deviation."""
+
+ALIKE = 1e-6
+"""Proportion of a range below which differences are floating-point errors."""
+
+
+def resolution_of(values: np.ndarray) -> float:
+    """The largest step such that all values are whole numbers of steps apart; 0 for a fine grid."""
+    distinct = np.unique(values)
+    span = distinct[-1] - distinct[0]
+    # Two values are codes of labels, not a rounded measurement.
+    if not 2 < len(distinct) <= MOST_STEPS + 1:
+        return 0.0
+    step = reduce(_common, np.diff(distinct) / span)
+    return float(step * span) if step * MOST_STEPS >= 1.0 - ALIKE else 0.0
+
+
+def _common(one: float, other: float) -> float:
+    """The largest number that divides both, by Euclid's algorithm with nearest quotients."""
+    while other > ALIKE:
+        one, other = other, abs(one - other * np.round(one / other))
+    return one
+
+
+def read_resolution(given: Any, columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Resolution of each response (q,): as given, one or q numbers, or found from its values."""
+    if given is None:
+        return np.array([resolution_of(values) for values in columns])
+    try:
+        known = np.broadcast_to(np.asarray(given, "float64"), len(columns))
+    except (TypeError, ValueError):
+        known = np.array([np.nan])
+    if not (np.isfinite(known).all() and (known >= 0.0).all()):
+        each = "" if len(columns) == 1 else f", or {len(columns)} of them, one for each output"
+        raise ValueError(
+            f"resolution is {given!r}. Pass None, to find it from the response, or the step that "
+            f"the response was recorded to: a number of at least 0{each}. 0 stands for none."
+        )
+    return np.array(known)

@@ -7,11 +7,11 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from bayes_gpx.data.categorical import is_missing, plain
 from bayes_gpx.data.features import Frame, read_features, read_response, refuse_misaligned
-from bayes_gpx.data.groups import Groups, read_groups
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.outputs import Outputs, read_outputs
-from bayes_gpx.data.resolution import read_resolution
+from bayes_gpx.data.response import read_resolution
 from bayes_gpx.data.scaling import (
     Scaling,
     no_scaling,
@@ -36,6 +36,18 @@ class Reader(Protocol):
 
     def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
         """Prior mean of f that fits the size of y."""
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The group of each row: `codes` (n,) among the `labels` of known, then new groups."""
+
+    codes: np.ndarray
+    labels: tuple[str, ...]
+
+    def rows(self, positions: np.ndarray | slice) -> "Groups":
+        """Groups of some rows, with the labels of all."""
+        return replace(self, codes=self.codes[positions])
 
 
 @dataclass(frozen=True, eq=False)
@@ -401,3 +413,35 @@ def _refuse_apart(X: Frame, Z: Frame, name: str, other: str) -> None:
 def unscaled_last(scaling: Scaling) -> Scaling:
     """The scaling, with one more column that it leaves alone."""
     return Scaling(np.append(scaling.center, 0.0), np.append(scaling.scale, 1.0))
+
+
+def read_groups(groups: Any, frame: Frame, name: str, known: tuple[str, ...] = ()) -> Groups:
+    """Read a label for each row of the frame; unknown labels come after the known ones."""
+    # Labels are compared as text, whole numbers without a decimal point. ValueError for another
+    # number of rows, another index, missing labels and, without known groups, a single group.
+    if isinstance(groups, str):
+        raise ValueError(
+            f"{name} is the text {groups!r}. Pass a label for each row, such as frame[{groups!r}]."
+        )
+    values = read_response(groups, frame, name, lambda column: np.asarray(column, dtype=object))
+    for label, row in zip(values, frame.index, strict=True):
+        if is_missing(label):
+            raise ValueError(
+                f"{name} has no label at row {plain(row)!r}. Give each row of an unknown group its "
+                "own label, or drop these rows."
+            )
+    texts = [_text(label) for label in values]
+    labels = tuple(dict.fromkeys([*known, *texts]))
+    if len(labels) < 2:
+        raise ValueError(
+            f"{name} has the one label {labels[0]!r}, but needs at least two groups. Leave groups "
+            "out if all rows belong together."
+        )
+    place = {label: code for code, label in enumerate(labels)}
+    return Groups(np.array([place[text] for text in texts], dtype=np.int64), labels)
+
+
+def _text(label: Any) -> str:
+    """A label as text: 3, 3.0 and "3" are one label, as a column with gaps may have any of them."""
+    whole = isinstance(label, float | np.floating) and float(label).is_integer()
+    return str(int(label)) if whole else str(plain(label))

@@ -197,14 +197,14 @@ class ScalarLikelihood(Likelihood):
     def expected(self, mean: Tensor, variance: Tensor, exposure: Exposure = None) -> Response:
         """Expectations of `response` where f ~ N(mean, variance)."""
         f, weights = _nodes(mean, pt.sqrt(variance))
-        return Response(*((weights * v).sum(axis=1) for v in self.response(f, _column(exposure))))
+        return Response(*((weights * v).sum(axis=1) for v in self.response(f, column(exposure))))
 
     def expected_log(
         self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """E `logp` for f ~ N(mean, sd^2), its slope in mean, and -2 times its slope in variance."""
         f, weights = _nodes(mean, sd)
-        given = (y[:, None], theta, _column(exposure))
+        given = (y[:, None], theta, column(exposure))
         slopes = self.derivatives(f, *given)[0]
         x = standard_nodes()[0]
         return (
@@ -230,7 +230,7 @@ class ScalarLikelihood(Likelihood):
     ) -> tuple[Tensor, Tensor]:
         """Nodes (n, K) of f ~ N(mean, variance), and logs of weights that have p(y | f) in them."""
         f, weights = _nodes(mean, pt.sqrt(variance))
-        return f, self.logp(f, y[:, None], theta, _column(exposure)) + np.log(weights)
+        return f, self.logp(f, y[:, None], theta, column(exposure)) + np.log(weights)
 
     def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Probability of at most y given f; needed for the default of `cumulative_predictive`."""
@@ -244,7 +244,7 @@ class ScalarLikelihood(Likelihood):
     ) -> Tensor:
         """Probability of at most y where f ~ N(mean, variance), where y is `ordered`."""
         f, weights = _nodes(mean, pt.sqrt(variance))
-        return (weights * self.cumulative(f, y[:, None], theta, _column(exposure))).sum(axis=1)
+        return (weights * self.cumulative(f, y[:, None], theta, column(exposure))).sum(axis=1)
 
 
 class VectorLikelihood(Likelihood):
@@ -327,5 +327,6 @@ def _nodes(mean: Tensor, sd: Tensor) -> tuple[Tensor, np.ndarray]:
     return mean[:, None] + sd[:, None] * x, weights
 
 
-def _column(exposure: Exposure) -> Tensor | None:
+def column(exposure: Exposure) -> Exposure:
+    """Exposure as a column (n, 1), beside nodes (n, K) of f."""
     return None if exposure is None else exposure[:, None]

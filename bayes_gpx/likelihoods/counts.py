@@ -10,7 +10,14 @@ from numpy.typing import ArrayLike
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.data.response import read_counts
-from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Response, ScalarLikelihood, Theta
+from bayes_gpx.likelihoods.base import (
+    DefaultPrior,
+    Exposure,
+    Response,
+    ScalarLikelihood,
+    Theta,
+    column,
+)
 from bayes_gpx.likelihoods.predictive import Counted, Predictive
 from bayes_gpx.numerics.gaussian_expectations import DROP, NODES, SDS, nodes, standard_nodes
 from bayes_gpx.numerics.jets import Jet, expectation
@@ -45,14 +52,13 @@ class _Counts(Counted, ScalarLikelihood):
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Tensor, Tensor]:
         """Nodes of f ~ N(mean, variance), and logs of weights that have p(y | f) in them."""
-        column = None if exposure is None else exposure[:, None]
         slope = self.derivatives(mean, y, theta, exposure)[0]
         # Below rate 1 the slope of log p(0 | f) is above -1, so the peak is less than `variance`
         # below that rate or the mean.
         unit = -_log_rate(0.0, exposure)
         lowest = pt.minimum(mean, unit) - variance
         peak = pt.switch(y > 0, pt.log(pt.maximum(y, 1.0)) + unit, lowest)
-        log_p = lambda f: self.logp(f, y[:, None], theta, column)  # noqa: E731
+        log_p = lambda f: self.logp(f, y[:, None], theta, column(exposure))  # noqa: E731
         return nodes(log_p, mean, variance, slope, peak)
 
     def cumulative_predictive(
@@ -62,7 +68,7 @@ class _Counts(Counted, ScalarLikelihood):
         # Given f, it is the probability that g exceeds f, where g is a variable with the
         # log-concave density (y + 1) p(y + 1 | g). The integral is over the narrower of f and g:
         # exact to 1e-7 for a dispersion of at least 0.4.
-        sd, column = pt.sqrt(variance), None if exposure is None else exposure[:, None]
+        sd = pt.sqrt(variance)
         over_f = super().cumulative_predictive(y, mean, variance, theta, exposure)
         above = y + 1.0
         peak = pt.log(above) - _log_rate(0.0, exposure)
@@ -73,7 +79,7 @@ class _Counts(Counted, ScalarLikelihood):
             end - DROP / self.derivatives(end, above, theta, exposure)[0] for end in (low, high)
         )
         g = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, NODES)
-        density = above[:, None] * pt.exp(self.logp(g, above[:, None], theta, column))
+        density = above[:, None] * pt.exp(self.logp(g, above[:, None], theta, column(exposure)))
         below = ndtr((g - mean[:, None]) / pt.maximum(sd, 1e-150)[:, None])
         over_g = (density * below).sum(axis=1) * (high - low) / (NODES - 1)
         return pt.switch(sd < width, over_f, over_g)

@@ -169,10 +169,7 @@ def _stationary_block(
     if nodes is None:
         bent, rise = of_length(kernel.profile, a)
         shares = squares / pt.maximum(a, TINY)
-        own = shares * (bent + 2.0 * rise)
-        return own[:, :, None] * pt.eye(D.shape[1]) - (
-            shares[:, :, None] * shares[:, None, :] * bent[:, :, None]
-        )
+        return _across_features(shares, shares * (bent + 2.0 * rise), bent[:, 0])
     apart, index = np.unique(
         np.abs(nodes.t[:, None] - nodes.t).round(14).ravel(), return_inverse=True
     )
@@ -180,9 +177,13 @@ def _stationary_block(
     s2 = a * apart**2
     straight = (weights * kernel.profile.radial(s2, 1)).sum(axis=1, keepdims=True)
     bent = (weights * apart**2 * kernel.profile.radial(s2, 2)).sum(axis=1)
-    return (squares * straight)[:, :, None] * pt.eye(D.shape[1]) - (
-        squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
-    )
+    return _across_features(squares, squares * straight, bent)
+
+
+def _across_features(squares: Tensor, own: Tensor, bent: Tensor) -> Tensor:
+    """Covariances own_i delta_ij - squares_i squares_j bent of features, (m, d, d)."""
+    outer = squares[:, :, None] * squares[:, None, :]
+    return own[:, :, None] * pt.eye(squares.shape[1]) - outer * bent[:, None, None]
 
 
 def _weighed_block(term: Term, x: Tensor, baseline: Tensor) -> Tensor:
@@ -196,9 +197,7 @@ def _weighed_block(term: Term, x: Tensor, baseline: Tensor) -> Tensor:
     squares = pt.sqr(term.of(x - baseline) / kernel.lengthscale)
     plain, mixed = of_two(kernel.profile, squares.sum(axis=1, keepdims=True))
     straight, bent = (even * plain[k] + product * mixed[k] for k in (1, 2))
-    within = (squares * straight[:, None])[:, :, None] * pt.eye(squares.shape[1]) - (
-        squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
-    )
+    within = _across_features(squares, squares * straight[:, None], bent)
     across = -0.5 * squares[:, :, None] * (gained * plain[3][:, None])[:, None, :]
     level = (gained * plain[0][:, None])[:, :, None] * pt.eye(gained.shape[1])
     return with_linear(term, d, within, across, level)
