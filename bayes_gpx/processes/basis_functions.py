@@ -20,6 +20,7 @@ from bayes_gpx.kernels.elementary import Constant, LinearKernel
 from bayes_gpx.kernels.normal_form import Term, terms
 from bayes_gpx.kernels.profiles import PROFILES, SpectralProfile
 from bayes_gpx.kernels.stationary import Stationary
+from bayes_gpx.numerics.columns import among_all
 from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, total_of
 from bayes_gpx.processes.approximations import HSGP
 
@@ -153,20 +154,19 @@ class OfColumns(Basis):
 
     def gradient(self, x: Tensor) -> Tensor:
         part = self.basis.gradient(x[:, self.columns])
-        return pt.zeros((*tuple(x.shape), part.shape[-1]))[:, self.columns].set(part)
+        return among_all(part, self.columns, x.shape[1], 1)
 
     def hessian(self, x: Tensor) -> Tensor:
-        part, d = self.basis.hessian(x[:, self.columns]), x.shape[1]
-        where = self.columns[:, None], self.columns
-        return pt.zeros((x.shape[0], d, d, part.shape[-1]))[:, *where].set(part)
+        part = self.basis.hessian(x[:, self.columns])
+        return among_all(part, self.columns, x.shape[1], 1, 2)
 
     def attribution(self, x: Tensor, baseline: Tensor) -> Tensor:
         part = self.basis.attribution(x[:, self.columns], baseline[..., self.columns])
-        return pt.zeros((*tuple(x.shape), part.shape[-1]))[:, self.columns].set(part)
+        return among_all(part, self.columns, x.shape[1], 1)
 
     def slope(self, x: Tensor, weights: Tensor) -> Tensor:
         part = self.basis.slope(x[:, self.columns], weights)
-        return pt.zeros_like(x)[:, self.columns].set(part)
+        return among_all(part, self.columns, x.shape[1], 1)
 
     def parted(self) -> tuple[Basis, Tensor]:
         functions, scales = self.basis.parted()

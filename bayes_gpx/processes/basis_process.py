@@ -201,16 +201,20 @@ def own_variances(process: Process) -> Tensor | None:
     """Variances of `eps_w`, (1,) or (p,); None where there is no such noise."""
     if isinstance(process, GroupedProcess):
         return own_variances(process.common)
-    weights = process.own if isinstance(process, BasisProcess) else process
-    if not isinstance(weights, WeightProcess):
-        return None
-    return pt.atleast_1d(pt.as_tensor(weights.sigma_w)) ** 2
+    weights = _of_weights(process)
+    return None if weights is None else pt.atleast_1d(pt.as_tensor(weights.sigma_w)) ** 2
 
 
 def n_features(process: Process) -> int | Tensor | None:
     """Number of features that a process weighs; None where it does not know."""
+    weights = _of_weights(process)
+    return None if weights is None else weights.n_features
+
+
+def _of_weights(process: Process) -> WeightProcess | None:
+    """The process of weights that a process is or has; None where features have no weights."""
     weights = process.own if isinstance(process, BasisProcess) else process
-    return weights.n_features if isinstance(weights, WeightProcess) else None
+    return weights if isinstance(weights, WeightProcess) else None
 
 
 def _column(amplitude: TensorLike) -> Tensor:

@@ -162,18 +162,15 @@ def _block_of_components(kernel: Kernel, L: Components) -> Tensor:
     return variances[:, :, None] * pt.eye(len(parts))
 
 
+POINTWISE = Value, Gradient, Hessian
+
 PAIRS: dict[tuple[type, ...], Callable[..., Tensor]] = {
-    **dict.fromkeys(product((Value, Gradient, Hessian), repeat=2), _of_derivatives),
+    **dict.fromkeys(product(POINTWISE, repeat=2), _of_derivatives),
     (Value, Value): of_values,
     (IntegratedGradient, Value): _of_attributions_and_values,
     (IntegratedGradient, IntegratedGradient): _of_attributions,
-    (Varying, Value): _of_varying_and_others,
-    (Varying, Gradient): _of_varying_and_others,
-    (Varying, Hessian): _of_varying_and_others,
-    (Varying, Varying): _of_varying_and_others,
-    (Components, Value): _of_components_and_others,
-    (Components, Gradient): _of_components_and_others,
-    (Components, Hessian): _of_components_and_others,
+    **dict.fromkeys(product((Varying,), (*POINTWISE, Varying)), _of_varying_and_others),
+    **dict.fromkeys(product((Components,), POINTWISE), _of_components_and_others),
     (Components, Components): _of_components,
     (ShapleyValue, Value): _of_shapley_and_values,
     (ShapleyValue, ShapleyValue): _of_shapley,
@@ -280,11 +277,7 @@ def weighed_cross(summands: Weighed, L: Any) -> Tensor:
     """As `cross`, of z' g(x)."""
     if L.tied:
         return pt.dot(cross(_side_by_side(summands, L), _joined(L)), _folding(L).T)
-    z = pt.as_tensor_variable(L.Z)
-    each = (
-        cross(kernel, L) * (z**2 * variances).sum(axis=1)[:, None] for kernel, variances in summands
-    )
-    return reduce(add, each)
+    return _at_points(summands, L, cross)
 
 
 def weighed_block(summands: Weighed, L: Any) -> Tensor:
@@ -292,11 +285,16 @@ def weighed_block(summands: Weighed, L: Any) -> Tensor:
     if L.tied:
         folding = _folding(L)
         return folding @ block(_side_by_side(summands, L), _joined(L)) @ folding.T
-    z = pt.as_tensor_variable(L.Z)
-    each = (
-        block(kernel, L) * (z**2 * variances).sum(axis=1)[:, None, None]
-        for kernel, variances in summands
-    )
+    return _at_points(summands, L, block)
+
+
+def _at_points(summands: Weighed, L: Any, of_kernel: Callable[..., Tensor]) -> Tensor:
+    """Sum over kernels of (m, ...) covariances within points, times z' diag(variances) z there."""
+    z, each = pt.as_tensor_variable(L.Z), []
+    for kernel, variances in summands:
+        part = of_kernel(kernel, L)
+        scale = (z**2 * variances).sum(axis=1)
+        each.append(part * pt.expand_dims(scale, list(range(1, part.ndim))))
     return reduce(add, each)
 
 
