@@ -1,8 +1,7 @@
-"""Categorical columns: declared by their type, held as one indicator column for each level.
+"""Categorical columns: declared by their type, held as one indicator column for each level."""
 
-A stationary kernel of the indicators, with one lengthscale for all of them, is the exchangeable
-kernel: 1 for equal levels, and one correlation for any two that differ.
-"""
+# A stationary kernel of the indicators, with one lengthscale for all of them, is the exchangeable
+# kernel: 1 for equal levels, and one correlation for any two that differ.
 
 import difflib
 from collections.abc import Sequence
@@ -16,15 +15,13 @@ NAMED = 12
 
 
 def declared(series: Any) -> tuple[str, ...] | None:
-    """Levels of a pandas or polars column that is declared to be categorical, or None.
-
-    The type's levels, or the ones that occur where the type holds none (``pl.Categorical``).
-    """
+    """Levels of a pandas or polars column that is declared to be categorical, or None."""
     if series.dtype not in (nw.Categorical, nw.Enum):
         return None
     levels = getattr(getattr(series.to_native(), "cat", None), "categories", None)
     if levels is None and series.dtype == nw.Enum:
         levels = series.dtype.categories
+    # The type ``pl.Categorical`` contains no levels, so the levels are those that occur.
     elif levels is None:
         levels = series.drop_nulls().unique().sort().to_list()
     return tuple(str(level) for level in levels)
@@ -55,7 +52,7 @@ def codes(
     return found
 
 
-def _some(levels):
+def _some(levels: Sequence[str]) -> list[str] | str:
     """The levels or, of many, the first ones and their number."""
     if len(levels) <= NAMED:
         return list(levels)

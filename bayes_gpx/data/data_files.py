@@ -1,28 +1,18 @@
-"""Data sets in a folder of CSV files: names, checksums, units and sources."""
+"""Data sets in a folder of CSV files, or on OpenML: names, checksums, units and sources."""
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
 class Files:
-    """A data set that is read from a folder.
+    """A data set that is read from a folder."""
 
-    Attributes
-    ----------
-    files : dict
-        Path below the folder -> SHA-256.
-    target : str
-    drop : tuple of str
-        Columns that are neither features nor the response.
-    units : dict
-    source : str
-    """
-
-    files: dict
+    files: dict  # path below the folder -> SHA-256
     target: str
     source: str
     units: dict = field(default_factory=dict)
-    drop: tuple = ()
+    drop: tuple = ()  # columns that are neither features nor the response
 
 
 IN_FOLDER = {
@@ -182,5 +172,45 @@ IN_FOLDER = {
         {"evaluation": "-2 to 2"},
         ("paper_id", "preliminary_decision", "review_id", "language", "confidence")
         + ("orientation", "timespan", "remarks"),
+    ),
+}
+
+
+class Remote(NamedTuple):
+    """A data set on OpenML."""
+
+    data_id: int  # its number there
+    columns: tuple  # this package's names of its columns, the response last
+    sha256: str  # checksum of the values, see `bayes_gpx.data.datasets`
+    rows: slice = slice(None)  # rows to take
+    labels: tuple | None = None  # values of the response to keep; None for all
+
+
+REMOTE = {
+    "boston": Remote(
+        531,
+        ("crim", "zn", "indus", "chas", "nox", "rm", "age", "dis", "rad", "tax", "ptratio")
+        + ("black", "lstat", "medv"),
+        "47fba745b3e9f2e4b48a6068a68d175c0eb16b6ed3d73a480034c6c7310c6128",
+    ),
+    "abalone": Remote(
+        183,
+        ("sex", "length", "diameter", "height", "whole_weight", "shucked_weight")
+        + ("viscera_weight", "shell_weight", "rings"),
+        "514e40ba8add63bcb0d1b0579bfd6fa5fba4d243b0f98a0280e3973726ba7585",
+    ),
+    "wine": Remote(
+        40691,
+        ("fixed_acidity", "volatile_acidity", "citric_acid", "residual_sugar", "chlorides")
+        + ("free_sulfur_dioxide", "total_sulfur_dioxide", "density", "pH", "sulphates")
+        + ("alcohol", "quality"),
+        "65e91c41558aebcc94d9641d73ee022e3b638328838fdaa8ea21413c1de105fd",
+    ),
+    "mnist01": Remote(
+        554,
+        (*(f"p{row}_{column}" for row in range(28) for column in range(28)), "label"),
+        "e02f5d9a616e42070a213b23e58ea2d0218e16bc32296c50301359632046cf67",
+        slice(60_000, None),
+        (0, 1),
     ),
 }

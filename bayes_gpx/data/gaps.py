@@ -18,19 +18,12 @@ WAYS = ("median", "indicator")
 
 @dataclass(frozen=True)
 class Imputation:
-    """What takes the place of missing values, learned on training rows.
+    """What takes the place of missing values, learned on training rows."""
 
-    Attributes
-    ----------
-    how : {"median", "indicator"}
-    values : dict
-        For each feature the median of numbers and dates, and the most frequent category.
-    marked : tuple of str
-        Features with an indicator of missing values: those that lack some in training rows.
-    """
-
-    how: str
+    how: str  # "median" or "indicator"
+    # for each feature the median of numbers and dates, or the most frequent category
     values: dict[str, Any]
+    # features with an indicator of missing values: those that lack some in training rows
     marked: tuple[str, ...] = ()
 
     @classmethod
@@ -95,15 +88,15 @@ def gaps_in_words(gaps: Any) -> Sequence[str]:
     return ["; ".join(names[row]) for row in gaps.to_numpy()]
 
 
-def _typical(column):
+def _typical(column: pd.Series) -> str | float:
     """A value in the middle as JSON holds it: the median, or the most frequent category."""
     if isinstance(column.dtype, pd.CategoricalDtype):
         return str(column.mode().iloc[0])
-    middle = column.median()
+    middle: Any = column.median()
     return middle.isoformat() if column.dtype.kind == "M" else float(middle)
 
 
-def _filled(column, value):
+def _filled(column: pd.Series, value: Any) -> pd.Series:
     if isinstance(column.dtype, pd.CategoricalDtype):
         words = ["" if pd.isna(word) else str(word) for word in column]
         words = [value if gap else word for gap, word in zip(column.isna(), words, strict=True)]
@@ -112,5 +105,5 @@ def _filled(column, value):
     return column.fillna(pd.Timestamp(value) if column.dtype.kind == "M" else value)
 
 
-def _short(value):
+def _short(value: str | float) -> str:
     return value.removesuffix("T00:00:00") if isinstance(value, str) else f"{value:.6g}"

@@ -86,7 +86,9 @@ def gaps(rows: np.ndarray, index: Sequence[Any] | np.ndarray) -> str:
 CATEGORIES = "in pandas .astype('category'), in polars .cast(pl.Categorical)"
 
 
-def _from_objects(values, where, index, cure=None):
+def _from_objects(
+    values: np.ndarray, where: str, index: Sequence[Any] | np.ndarray, cure: str | None = None
+) -> np.ndarray:
     """Numbers from an object column; raises with the first invalid row, and a fix."""
     numbers = np.empty(len(values))
     for i, value in enumerate(values):
@@ -107,7 +109,7 @@ def _from_objects(values, where, index, cure=None):
     return numbers
 
 
-def _of_text(values, first):
+def _of_text(values: np.ndarray, first: int) -> tuple[int, str]:
     """The first entry that is no number, or else no more than text; and what can be done."""
     texts = {i: value for i, value in enumerate(values) if isinstance(value, str)}
     words = [i for i, text in texts.items() if not is_number(text)]

@@ -14,28 +14,15 @@ from bayes_gpx.validation import one_of
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """The responses of n rows: q outputs, with observed values as cells.
+    """The responses of n rows: q outputs, with observed values as cells."""
 
-    Cells are in the order of the rows and, within a row, of the outputs.
-
-    Attributes
-    ----------
-    names : tuple of str
-    values : array (n, q)
-        In user units; NaN if missing.
-    scaling : Scaling
-        Centers and scales (q,).
-    index : array (n,)
-        Labels of the rows.
-    asked : int or None
-        Position of the one output to explain.
-    """
+    # Cells are in the order of the rows and, within a row, of the outputs.
 
     names: tuple[str, ...]
-    values: np.ndarray
-    scaling: Scaling
-    index: np.ndarray
-    asked: int | None = None
+    values: np.ndarray  # (n, q) in user units; NaN if missing
+    scaling: Scaling  # centers and scales (q,)
+    index: np.ndarray  # labels of the rows (n,)
+    asked: int | None = None  # position of the one output to explain
 
     @cached_property
     def observed(self) -> np.ndarray:
@@ -85,21 +72,10 @@ class Outputs:
         return found
 
 
-def read_outputs(
-    Y: Any,
-    frame: Frame,
-    *,
-    scale: bool,
-    scaling: Scaling | None = None,
-) -> Outputs:
-    """Read a table of responses, one row for each row of the frame X.
-
-    Raises
-    ------
-    ValueError
-        For anything but numbers and gaps; for another number of rows or another index than X's; and
-        for an output with fewer than three observed values or, if scaled, a constant one.
-    """
+def read_outputs(Y: Any, frame: Frame, *, scale: bool, scaling: Scaling | None = None) -> Outputs:
+    """Read a table of responses, one row for each row of the frame X."""
+    # ValueError for anything but numbers and gaps; for another number of rows or another index than
+    # X's; and for an output with fewer than three observed values or, if scaled, a constant one.
     values, names = read_responses(Y, frame)
     for name, column in zip(names, values.T, strict=True):
         known = np.count_nonzero(~np.isnan(column))

@@ -32,27 +32,14 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Names:
-    """Which columns are the response and, if any are named, exposure and features with weights.
-
-    All others are features of X.
-
-    Attributes
-    ----------
-    y : str
-    Z : tuple of str or None
-    exposure : str or None
-    weighs : bool
-        Whether features are weighed.
-    observation : Reader
-    labels : tuple or None
-        Labels of all parts; None where y holds numbers, and before all parts were seen.
-    """
+    """Columns of the response, exposure and features with weights; all others are features of X."""
 
     y: str
     Z: tuple[str, ...] | None
     exposure: str | None
-    weighs: bool
+    weighs: bool  # whether features are weighed
     observation: Reader
+    # of all parts; None where y holds numbers, and before all parts were seen
     labels: tuple | None = None
 
     def features(self, frame: pd.DataFrame) -> list[str]:
@@ -67,18 +54,16 @@ class Names:
         return [name for name in frame.columns if name not in own]
 
     def read(self, frame: pd.DataFrame, X: Frame | None = None, Z: Frame | None = None) -> Rows:
-        """Read the rows of a chunk, optionally with the columns and levels of other frames.
-
-        Raises ValueError for invalid values; the message begins with the chunk's name.
-        """
+        """Read the rows of a chunk, optionally with the columns and levels of other frames."""
         try:
             return self._read(frame, X, Z)
         except ValueError as wrong:
             if PART not in frame.attrs:
                 raise
+            # The message begins with the chunk's name.
             raise ValueError(f"{frame.attrs[PART]}: {wrong}") from wrong
 
-    def _read(self, frame, X, Z):
+    def _read(self, frame: pd.DataFrame, X: Frame | None, Z: Frame | None) -> Rows:
         columns = self.features(frame)
         own = read_features(frame[columns], "X", like=X, minimum_rows=1)
         weighed = own if self.weighs else None
@@ -88,7 +73,7 @@ class Names:
         y, labels = self._response(frame[self.y], own)
         return Rows(own, weighed, y, read_exposure(exposure, own, self.observation), labels)
 
-    def _response(self, y, frame):
+    def _response(self, y: Any, frame: Frame) -> tuple[np.ndarray, Any]:
         """Response (b,) with its labels, which are the chunk's if no others are known."""
         if self.observation.normal:
             return read_response(y, frame), None
@@ -100,34 +85,16 @@ class Names:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Results of the first pass over some rows.
+    """Results of the first pass over some rows."""
 
-    Attributes
-    ----------
-    columns : dict
-        Moments, of one column each, by name: of response, exposure, numbers, indicators.
-    sources : tuple of str
-        The data set's own columns, in their order.
-    levels : dict
-        Levels of each categorical column.
-    sample : pandas.DataFrame
-        Rows with the smallest random keys, at most `SAMPLE`.
-    keys : array
-        Their keys.
-    part : str
-        Name of the first chunk.
-    labels : array or None
-        Sorted class labels of the response, if any.
-    rows : Fingerprint
-    """
-
+    # of one column each, by name: of response, exposure, numbers, indicators
     columns: dict[str, Moments]
-    sources: tuple[str, ...]
-    levels: dict[str, tuple[str, ...]]
-    sample: pd.DataFrame
-    keys: np.ndarray
-    part: str
-    labels: np.ndarray | None
+    sources: tuple[str, ...]  # the data set's own columns, in their order
+    levels: dict[str, tuple[str, ...]]  # of each categorical column
+    sample: pd.DataFrame  # rows with the smallest random keys, at most `SAMPLE`
+    keys: np.ndarray  # their keys
+    part: str  # name of the first chunk
+    labels: np.ndarray | None  # sorted class labels of the response, if any
     rows: Fingerprint
 
     def of(self, columns: Sequence[str]) -> Moments:
@@ -200,12 +167,12 @@ def seen_of_both(one: Seen, other: Seen) -> Seen:
     )
 
 
-def _labels_of_both(one, other):
-    if one.labels is None:
+def _labels_of_both(one: Seen, other: Seen) -> np.ndarray | None:
+    if one.labels is None or other.labels is None:  # as all parts have labels, or none has
         return None
     labels = labels_joined(one.labels, other.labels)
     if labels is None:
-        known, found = (part.labels.tolist()[0] for part in (one, other))
+        known, found = one.labels.tolist()[0], other.labels.tolist()[0]
         raise ValueError(
             f"y holds {found!r} in {other.part} and {known!r} in {one.part}, but class labels must "
             "be of one kind. Convert them, for example with .astype(str)."
@@ -213,12 +180,12 @@ def _labels_of_both(one, other):
     return labels
 
 
-def _without(one, other):
+def _without(one: Seen, other: Seen) -> list[str]:
     """Columns of one that the other does not have."""
     return [name for name in one.sources if name not in other.sources]
 
 
-def _of_both(one, other, name):
+def _of_both(one: Seen, other: Seen, name: str) -> Moments:
     """Moments of a column; a level that is not declared in a part has no rows there."""
     n = [next(iter(part.columns.values())).n for part in (one, other)]
     none = [Moments(k, *np.zeros((4, 1))) for k in n]

@@ -1,9 +1,12 @@
-"""Read a response of real numbers, counts or class labels; other values are refused with a fix."""
+"""Read a response of real numbers, counts or class labels, and the step it is rounded to."""
 
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from bayes_gpx.data.categorical import is_missing
 from bayes_gpx.data.features import refuse_words
 
 KINDS = {
@@ -15,10 +18,7 @@ KINDS = {
 
 
 def read_reals(y: Any, name: str = "y") -> np.ndarray:
-    """Finite real numbers, (n,).
-
-    Raises ValueError for anything that is not a number, and for missing or infinite values.
-    """
+    """Finite real numbers, (n,); ValueError for anything else."""
     values = _plain(y, name)
     entries = values.tolist() if values.dtype.kind not in "biuf" else ()
     refuse_words(entries, name)
@@ -39,10 +39,7 @@ def read_reals(y: Any, name: str = "y") -> np.ndarray:
 
 
 def read_counts(y: Any, name: str = "y") -> np.ndarray:
-    """Whole numbers of at least 0, as floats (n,).
-
-    Raises ValueError for negative or fractional numbers, and as `read_reals`.
-    """
+    """Whole numbers of at least 0, as floats (n,); ValueError for anything else."""
     counts = read_reals(y, name)
     bad = np.flatnonzero((counts < 0) | (counts != np.floor(counts)))
     if len(bad):
@@ -59,12 +56,10 @@ def read_counts(y: Any, name: str = "y") -> np.ndarray:
 def read_labels(
     y: Any, known: Any = None, *, two: bool = False, name: str = "y"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Codes (n,) of class labels, as floats, and the distinct labels (C,), sorted.
-
-    Labels are strings, booleans or whole numbers. With `known` labels of the training data no other
-    may appear, and not all need to. `two` requires exactly two. Raises ValueError for missing,
-    fractional, mixed or unknown labels, and for a wrong number of distinct ones.
-    """
+    """Codes (n,) of class labels, as floats, and the distinct labels (C,), sorted."""
+    # Labels are strings, booleans or whole numbers. With `known` labels of the training data no
+    # other may appear, and not all need to. `two` requires exactly two. ValueError for missing,
+    # fractional, mixed or unknown labels, and for a wrong number of distinct ones.
     if known is None:
         codes, found = labels_of_part(y, name)
         _check_number(found, two, name)
@@ -81,10 +76,7 @@ def read_labels(
 
 
 def labels_of_part(y: Any, name: str = "y") -> tuple[np.ndarray, np.ndarray]:
-    """Codes and labels as from `read_labels`, for rows that need not have all labels.
-
-    Raises ValueError for missing, fractional or mixed labels.
-    """
+    """Codes and labels as from `read_labels`, for rows that need not have all labels."""
     values = _as_labels(_plain(y, name), name)
     found = np.unique(values)
     return np.searchsorted(found, values).astype("float64"), found
@@ -95,11 +87,11 @@ def labels_joined(one: np.ndarray, other: np.ndarray) -> np.ndarray | None:
     return np.union1d(one, other) if _like(one, other) else None
 
 
-def _like(found, known):
+def _like(found: np.ndarray, known: np.ndarray) -> bool:
     return found.dtype.kind == known.dtype.kind or {found.dtype.kind, known.dtype.kind} <= set("iu")
 
 
-def _check_number(found, two, name):
+def _check_number(found: np.ndarray, two: bool, name: str) -> None:
     shown = found[:6].tolist()
     if len(found) == 1:
         raise ValueError(
@@ -120,11 +112,12 @@ def texts(y: Any, name: str = "y") -> list[str]:
     return [str(label) for label in _as_labels(_plain(y, name), name)]
 
 
-def _plain(y, name):
+def _plain(y: Any, name: str) -> np.ndarray:
     """An array of one dimension with nothing missing; dtype object unless simple."""
     values = np.asarray(y)
     if np.ma.isMaskedArray(y):
-        values = np.where(np.ma.getmaskarray(y), None, y.data.astype(object))
+        values = y.data.astype(object)
+        values[np.ma.getmaskarray(y)] = None
     if values.ndim != 1:
         raise ValueError(
             f"{name} has shape {values.shape}, but must have one dimension, with one value for "
@@ -134,7 +127,7 @@ def _plain(y, name):
         missing = np.isnan(values) if values.dtype.kind == "f" else np.zeros(len(values), bool)
     else:
         values = values.astype(object)
-        missing = np.array([_is_missing(v) for v in values], dtype=bool)
+        missing = np.array([is_missing(v) for v in values], dtype=bool)
     bad = np.flatnonzero(missing)
     if len(bad):
         raise ValueError(
@@ -144,11 +137,7 @@ def _plain(y, name):
     return values
 
 
-def _is_missing(value):
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
-
-
-def _as_labels(values, name):
+def _as_labels(values: np.ndarray, name: str) -> np.ndarray:
     """Strings, booleans or whole numbers in an array that sorts."""
     kinds = sorted({_kind(of_value) for of_value in set(map(type, values))})
     if len(kinds) > 1:
@@ -174,8 +163,51 @@ def _as_labels(values, name):
     return values
 
 
-def _kind(of_value):
+def _kind(of_value: type) -> str:
     for kind, types in KINDS.items():
         if issubclass(of_value, types):
             return kind
     return of_value.__name__
+
+
+MOST_STEPS = 200
+"""Steps between the smallest and the largest value above which a grid is too fine to matter: its
+rounding errors are then below a hundredth of the standard deviation."""
+
+ALIKE = 1e-6
+"""Proportion of a range below which differences are floating-point errors."""
+
+
+def resolution_of(values: np.ndarray) -> float:
+    """The largest step such that all values are whole numbers of steps apart; 0 for a fine grid."""
+    distinct = np.unique(values)
+    span = distinct[-1] - distinct[0]
+    # Two values are codes of labels, not a rounded measurement.
+    if not 2 < len(distinct) <= MOST_STEPS + 1:
+        return 0.0
+    step = reduce(_common, np.diff(distinct) / span)
+    return float(step * span) if step * MOST_STEPS >= 1.0 - ALIKE else 0.0
+
+
+def _common(one: float, other: float) -> float:
+    """The largest number that divides both, by Euclid's algorithm with nearest quotients."""
+    while other > ALIKE:
+        one, other = other, abs(one - other * np.round(one / other))
+    return one
+
+
+def read_resolution(given: Any, columns: Sequence[np.ndarray]) -> np.ndarray:
+    """Resolution of each response (q,): as given, one or q numbers, or found from its values."""
+    if given is None:
+        return np.array([resolution_of(values) for values in columns])
+    try:
+        known = np.broadcast_to(np.asarray(given, "float64"), len(columns))
+    except (TypeError, ValueError):
+        known = np.array([np.nan])
+    if not (np.isfinite(known).all() and (known >= 0.0).all()):
+        each = "" if len(columns) == 1 else f", or {len(columns)} of them, one for each output"
+        raise ValueError(
+            f"resolution is {given!r}. Pass None, to find it from the response, or the step that "
+            f"the response was recorded to: a number of at least 0{each}. 0 stands for none."
+        )
+    return np.array(known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from glob import glob
@@ -46,11 +46,8 @@ class RowSource(ABC):
     def reduce[Found](
         self, of_frame: Callable[[pd.DataFrame], Found], join: Callable[[Found, Found], Found]
     ) -> Found:
-        """Combine, in the order of the frames, the results for each frame.
-
-        Both functions can be pickled, since they may run on other machines. Raises ValueError
-        without rows.
-        """
+        """Combine the results for each frame, in their order; ValueError without rows."""
+        # Both functions can be pickled, since they may run on other machines.
         frames = self.frames()
         first = next(frames, None)
         if first is None:
@@ -66,14 +63,7 @@ NO_ROWS = (
 
 @dataclass(frozen=True)
 class FileRows(RowSource):
-    """Parquet or Arrow files, in the order of their names.
-
-    Attributes
-    ----------
-    paths : tuple of str
-    columns : tuple of str or None
-        The only columns that are read, where not all are.
-    """
+    """Parquet or Arrow files, in the order of their names; None reads all columns."""
 
     paths: tuple[str, ...]
     columns: tuple[str, ...] | None = None
@@ -83,7 +73,7 @@ class FileRows(RowSource):
         """Names of the columns, as the first file says."""
         return self._opened(self.paths[0]).schema.names
 
-    def _opened(self, path):
+    def _opened(self, path: str) -> Any:
         import pyarrow.dataset
 
         kind = ENDINGS[Path(path).suffix.lower()]
@@ -107,12 +97,7 @@ class FileRows(RowSource):
 
 @dataclass(frozen=True, eq=False)
 class ArrowRows(RowSource):
-    """A pyarrow Table or Dataset, which may be of files of any format and of folders with values.
-
-    Attributes
-    ----------
-    rows : pyarrow.Table or pyarrow.dataset.Dataset
-    """
+    """A pyarrow Table or Dataset, of files of any format and of folders with values, too."""
 
     rows: Any
 
@@ -126,12 +111,7 @@ class ArrowRows(RowSource):
 
 @dataclass(frozen=True, eq=False)
 class GivenFrames(RowSource):
-    """An iterable of pandas or polars frames that can be read again.
-
-    Attributes
-    ----------
-    iterable : iterable of frames
-    """
+    """An iterable of pandas or polars frames that can be read again."""
 
     iterable: Any
 
@@ -187,7 +167,9 @@ class DaskRows(RowSource):
         return whole
 
 
-def _batches(opened, part, columns=None):
+def _batches(
+    opened: Any, part: str, columns: Sequence[str] | None = None
+) -> Iterator[pd.DataFrame]:
     """Frames of the rows of a pyarrow Dataset, numbered from 0."""
     seen = 0
     for batch in opened.to_batches(columns=columns, batch_size=BATCH):
@@ -197,19 +179,19 @@ def _batches(opened, part, columns=None):
             seen += batch.num_rows
 
 
-def _named(frame, part):
+def _named(frame: pd.DataFrame, part: str) -> pd.DataFrame:
     """A frame with strings as names of its columns, and a name for error messages."""
     named = frame.set_axis([str(name) for name in frame.columns], axis=1)
     named.attrs = {PART: part}
     return named
 
 
-def _of_partition(of_frame, number, frame):
+def _of_partition(of_frame: Callable[[pd.DataFrame], Any], number: int, frame: pd.DataFrame) -> Any:
     """Result for a partition; None without rows."""
     return of_frame(_named(frame, f"Partition {number}")) if len(frame) else None
 
 
-def _of_both(join, one, other):
+def _of_both(join: Callable[[Any, Any], Any], one: Any, other: Any) -> Any:
     """Combined result for two partitions, each of which may have no rows."""
     if one is None or other is None:
         return other if one is None else one
@@ -217,13 +199,11 @@ def _of_both(join, one, other):
 
 
 def row_source(X: Any, by_name: bool = False) -> RowSource | None:
-    """The out-of-core source of X; None for a table.
-
-    X is a file, a folder or a glob of Parquet or Arrow files, a list of files, a pyarrow Dataset or
-    Table, a Dask data frame, an iterable of frames, or a table. With `by_name`, y is the name of a
-    column: a pyarrow Table is then out-of-core, and other types are refused. Raises ValueError for
-    paths without such files, lazy frames, and iterators, which can be read only once.
-    """
+    """The out-of-core source of X; None for a table."""
+    # X is a file, a folder or a glob of Parquet or Arrow files, a list of files, a pyarrow Dataset
+    # or Table, a Dask data frame, an iterable of frames, or a table. With `by_name`, y is the name
+    # of a column: a pyarrow Table is then out-of-core, and other types are refused. ValueError for
+    # paths without such files, lazy frames, and iterators, which can be read only once.
     if isinstance(X, RowSource):
         return X
     if isinstance(X, str | PathLike):
@@ -258,12 +238,12 @@ def row_source(X: Any, by_name: bool = False) -> RowSource | None:
     )
 
 
-def _is_file(path):
+def _is_file(path: Any) -> bool:
     """Whether it is a path by its ending: strings in a list may be labels, too."""
     return isinstance(path, str | PathLike) and Path(path).suffix.lower() in ENDINGS
 
 
-def _files(path):
+def _files(path: str) -> tuple[str, ...]:
     """Files of a path, a folder or a glob, sorted."""
     folder = Path(path)
     found = folder.rglob("*") if folder.is_dir() else map(Path, glob(path, recursive=True))

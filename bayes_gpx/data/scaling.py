@@ -28,12 +28,10 @@ def no_scaling(frame: Frame, name: str, moments: Moments) -> Scaling:
 
 
 def standard_scaling(frame: Frame, name: str, moments: Moments) -> Scaling:
-    """Center and standard deviation (ddof 0) of each column; constant columns are refused.
-
-    All indicators of a categorical column have one scale, the root of their summed variances, so
-    two random rows are as far apart in it as in any other column.
-    """
+    """Center and standard deviation (ddof 0) of each column; constant columns are refused."""
     scale = moments.sd
+    # All indicators of a categorical column have one scale, the root of their summed variances, so
+    # two random rows are as far apart in it as in any other column.
     if frame.levels:
         with np.errstate(over="ignore"):
             scale = np.sqrt(np.bincount(frame.groups, scale**2))[frame.groups]
@@ -109,5 +107,5 @@ def response_scaling(moments: Moments, name: str = "y") -> Scaling:
     return Scaling(center, scale)
 
 
-def _named(frame, chosen):
+def _named(frame: Frame, chosen: np.ndarray) -> list[str]:
     return [column for column, which in zip(frame.columns, chosen, strict=True) if which]

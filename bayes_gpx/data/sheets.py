@@ -9,7 +9,7 @@ from datetime import datetime
 from os import PathLike
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -28,11 +28,7 @@ LOOKED_AT = 50
 
 
 def read_sheet(path: str | PathLike) -> Any:
-    """Rows of a CSV or Parquet file, numbered from 1.
-
-    Raises ValueError if the file cannot be read as a table, or is Parquet without pyarrow; if names
-    repeat, or rows have more fields than there are names.
-    """
+    """Rows of a CSV or Parquet file, numbered from 1; ValueError for anything but a plain table."""
     path = Path(path)
     try:
         frame, names = _parquet(path) if path.suffix in PARQUET else _csv(path)
@@ -58,13 +54,13 @@ def read_sheet(path: str | PathLike) -> Any:
     return frame
 
 
-def _parquet(path):
+def _parquet(path: Path) -> tuple[pd.DataFrame, list[str]]:
     """A table, and its names as they stand in the file."""
     frame = pd.read_parquet(path)
     return frame, [str(column) for column in frame.columns]
 
 
-def _csv(path):
+def _csv(path: Path) -> tuple[pd.DataFrame, list[str]]:
     """A table, and its names as they stand in the file: pandas renames those that repeat."""
     names = pd.read_csv(path, header=None, nrows=1, dtype=str).iloc[0].dropna().tolist()
     for separator in SEPARATORS:
@@ -88,29 +84,17 @@ def _csv(path):
 
 @dataclass(frozen=True)
 class Wanted:
-    """A column of a data file, and its expected content.
-
-    Attributes
-    ----------
-    name : str
-    kind : {"numbers", "counts", "category", "labels", "two labels", "dates", "id", "group", "any"}
-        Numbers to learn from may be dates. An id differs in every row; "any" is not checked.
-    target : bool
-        The column to predict; else a feature.
-    levels : collection of str, optional
-        Allowed levels of a category; anything by default.
-    fitted : bool
-        A model learns from the column, which then must vary.
-    filled : bool
-        Missing values are filled in later, and are no fault.
-    """
+    """A column of a data file, and its expected content."""
 
     name: str
+    # One of "numbers", "counts", "category", "labels", "two labels", "dates", "id", "group"
+    # or "any". Numbers to learn from may be dates. An id differs in every row; "any" is not
+    # checked.
     kind: str = "numbers"
-    target: bool = False
-    levels: Collection[str] | None = None
-    fitted: bool = False
-    filled: bool = False
+    target: bool = False  # the column to predict; else a feature
+    levels: Collection[str] | None = None  # allowed levels of a category; anything by default
+    fitted: bool = False  # a model learns from the column, which then must vary
+    filled: bool = False  # missing values are filled in later, and are no fault
 
     @property
     def left_out(self) -> str:
@@ -125,30 +109,10 @@ class Wanted:
 def columns_of(
     sheet: Any, wanted: Sequence[Wanted], what: str, *, drop_missing: bool = False
 ) -> tuple[Any, str | None]:
-    """Columns of a data file in the requested order, numbers as floats.
-
-    Parameters
-    ----------
-    sheet : pandas.DataFrame
-        As `read_sheet` returns it.
-    wanted : sequence of Wanted
-    what : str
-        Name of the file in error messages.
-    drop_missing : bool
-        Leave out rows in which a requested column has no entry.
-
-    Returns
-    -------
-    columns : pandas.DataFrame
-        Rows keep their numbers.
-    dropped : str or None
-        Number of rows left out and places of missing entries, in a sentence.
-
-    Raises
-    ------
-    ValueError
-        For missing columns and invalid content: all of them, each with a fix.
-    """
+    """Columns of a data file `what` in the requested order, and a sentence on rows left out."""
+    # Rows keep their numbers, and numbers become floats. With `drop_missing`, rows in which a
+    # requested column has no entry are left out. ValueError lists all missing columns and invalid
+    # content, each with a fix.
     present = [column for column in wanted if column.name in sheet.columns]
     faults = [
         f"it has no column {_nearest(column.name, list(sheet.columns))}"
@@ -187,7 +151,7 @@ def columns_of(
     return pd.DataFrame(read, index=rows.index), dropped
 
 
-def _nearest(name, known):
+def _nearest(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name, known, 1, cutoff=0.5)
     return f"{name!r}" + (f" (did you mean {near[0]!r}?)" if near else "")
 
@@ -220,7 +184,7 @@ def _faults(column: Any, wanted: Wanted) -> Iterator[str]:
         yield from _of_numbers(held, wanted)
 
 
-def _of_id(held, wanted):
+def _of_id(held: pd.Series, wanted: Wanted) -> Iterator[str]:
     again = held[held.duplicated()]
     if len(again):
         value, row = again.iloc[0], again.index[0]
@@ -231,7 +195,7 @@ def _of_id(held, wanted):
         )
 
 
-def _of_dates(held, wanted):
+def _of_dates(held: pd.Series, wanted: Wanted) -> Iterator[str]:
     if len(held) and _year_first(held) is None:
         yield (
             f"{wanted.name!r} holds {held.iloc[0]} in row {held.index[0]}: expected dates as in "
@@ -239,7 +203,7 @@ def _of_dates(held, wanted):
         )
 
 
-def _where_numbers_are_wanted(held, wanted):
+def _where_numbers_are_wanted(held: pd.Series, wanted: Wanted) -> Iterator[str]:
     """Dates: a fault, unless they are features to learn from and can be read."""
     example = f"{wanted.name!r} holds dates, such as {held.iloc[0]} in row {held.index[0]}"
     if wanted.target:
@@ -252,20 +216,21 @@ def _where_numbers_are_wanted(held, wanted):
         yield f"{wanted.name!r} is {held.iloc[0]} in every row: {wanted.left_out}"
 
 
-def _of_category(held, wanted):
+def _of_category(held: pd.Series, wanted: Wanted) -> Iterator[str]:
     words = _whole(held).astype(str)
     if wanted.levels is not None:
         strange = words[~words.isin(list(wanted.levels))]
         for word, rows in strange.groupby(strange).groups.items():
+            near = _nearest(str(word), list(wanted.levels))
             yield (
-                f"{wanted.name!r} holds {_nearest(word, list(wanted.levels))} in row {rows[0]}: "
+                f"{wanted.name!r} holds {near} in row {rows[0]}: "
                 f"expected what the fit has seen, {', '.join(wanted.levels)}"
             )
     elif wanted.fitted and words.nunique() == 1:
         yield f"{wanted.name!r} is {words.iloc[0]} in every row: {wanted.left_out}"
 
 
-def _of_labels(held, wanted):
+def _of_labels(held: pd.Series, wanted: Wanted) -> Iterator[str]:
     labels, name = sorted(map(str, held.unique())), repr(wanted.name)
     numbers = pd.to_numeric(held, errors="coerce")
     broken = held[(numbers % 1 != 0) & numbers.notna()]
@@ -286,7 +251,7 @@ def _of_labels(held, wanted):
         )
 
 
-def _of_numbers(held, wanted):
+def _of_numbers(held: pd.Series, wanted: Wanted) -> Iterator[str]:
     name, numbers = repr(wanted.name), pd.to_numeric(held, errors="coerce").astype("float64")
     words = held[numbers.isna()]
     if len(words) > len(held) / 2:
@@ -325,7 +290,7 @@ def _of_numbers(held, wanted):
         yield f"{name} is {held.iloc[0]} in every row: {cure}"
 
 
-def _dates(held):
+def _dates(held: pd.Series) -> bool:
     """Whether entries are dates or times, or words that all say one."""
     if held.dtype.kind in "mM":
         return True
@@ -344,7 +309,7 @@ def _dates(held):
 YEAR_FIRST = "year first and without a time zone, as in 2020-03-31 or 2020-03-31 14:30"
 
 
-def _year_first(held):
+def _year_first(held: pd.Series) -> pd.Series | None:
     """Dates and times of entries that are written so; None if one is not."""
     if held.dtype.kind == "M":
         return held if held.dt.tz is None else None
@@ -365,14 +330,14 @@ def numbers_rows(column: Any) -> bool:
     return bool(whole and (np.diff(column.to_numpy().astype("int64")) > 0).all())
 
 
-def _whole(column):
+def _whole(column: pd.Series) -> pd.Series:
     """Whole numbers without a fraction, as they were before gaps made floats of them."""
     if column.dtype.kind == "f" and (column.dropna() % 1 == 0).all():
         return column.astype("Int64" if column.hasnans else "int64")
     return column
 
 
-def _read(column, wanted):
+def _read(column: pd.Series, wanted: Wanted) -> pd.Series:
     if wanted.kind == "any":
         return column
     if wanted.kind == "category":
@@ -381,5 +346,6 @@ def _read(column, wanted):
         return _whole(column)
     held = column.dropna()
     if wanted.kind == "dates" or (wanted.fitted and _dates(held)):
-        return _year_first(held).reindex(column.index)
+        dates = cast(pd.Series, _year_first(held))  # `_faults` has refused all other dates
+        return dates.reindex(column.index)
     return pd.to_numeric(column).astype("float64")

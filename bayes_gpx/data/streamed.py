@@ -13,7 +13,7 @@ import pandas as pd
 from bayes_gpx.data.features import Frame
 from bayes_gpx.data.fingerprints import Fingerprint, fingerprint, refuse_other, refuse_reordered
 from bayes_gpx.data.moments import Moments
-from bayes_gpx.data.parts import Names, seen_of_both, seen_of_part
+from bayes_gpx.data.parts import Names, Seen, seen_of_both, seen_of_part
 from bayes_gpx.data.row_source import RowSource, row_source
 from bayes_gpx.data.scaling import Scaling, no_scaling, response_scaling, standard_scaling
 from bayes_gpx.data.training import (
@@ -32,27 +32,13 @@ HELD = 2**25
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StreamedData(TrainingData):
-    """Training rows in a `RowSource`; `X`, `Z`, `y`, `exposure` are those of a seeded sample.
+    """Training rows in a `RowSource`; `X`, `Z`, `y`, `exposure` are those of a seeded sample."""
 
-    Attributes
-    ----------
-    held : Moments
-        Moments of X's columns, over all rows.
-    source : RowSource or None
-        None for a loaded fit, which has no rows.
-    names : Names or None
-        Names of the columns in the source.
-    first : Fingerprint or None
-        Fingerprint of the rows at the first reading.
-    part : TrainingData or None
-        Rows to explain, as rows with known responses.
-    """
-
-    held: Moments | None = None
-    source: RowSource | None = None
-    names: Names | None = None
-    first: Fingerprint | None = None
-    part: TrainingData | None = None
+    held: Moments | None = None  # moments of X's columns, over all rows
+    source: RowSource | None = None  # None for a loaded fit, which has no rows
+    names: Names | None = None  # names of the columns in the source
+    first: Fingerprint | None = None  # fingerprint at the first reading
+    part: TrainingData | None = None  # rows to explain, as rows with known responses
 
     streamed = True
 
@@ -87,9 +73,10 @@ class StreamedData(TrainingData):
             found += [self.read(frame.iloc[own])] if len(own) else []
             start += len(frame)
         first, Z = found[0], None
+        weighed = [part.Z for part in found if part.Z is not None]
         X = _stacked([part.X for part in found], wanted)
         if first.Z is not None:
-            Z = X if first.Z is first.X else _stacked([part.Z for part in found], wanted)
+            Z = X if first.Z is first.X else _stacked(weighed, wanted)
         y, exposure = np.concatenate([part.y for part in found]), first.exposure
         if exposure is not None:
             exposure = np.concatenate([part.exposure for part in found])
@@ -98,7 +85,7 @@ class StreamedData(TrainingData):
     def without_rows(self) -> StreamedData:
         """All that a fit needs of the data but the rows: the sample becomes one of its medians."""
 
-        def middle(frame):
+        def middle(frame: Frame) -> Frame:
             values = np.median(frame.values, axis=0)[None]
             return replace(frame, values=values, index=np.zeros(1, int))
 
@@ -122,7 +109,9 @@ class StreamedData(TrainingData):
         weighed = replace(cast(Frame, self.Z), values=Z, index=index)
         return replace(self, part=self._of(own, weighed, y, None))
 
-    def _of(self, X, Z, y, exposure):
+    def _of(
+        self, X: Frame, Z: Frame | None, y: np.ndarray, exposure: np.ndarray | None
+    ) -> TrainingData:
         """Rows with the scaling of all."""
         return TrainingData(
             X,
@@ -140,14 +129,14 @@ class StreamedData(TrainingData):
         )
 
     def parts(self) -> Iterator[pd.DataFrame]:
-        """Yield frames of all rows, for results that depend on the order of rows.
-
-        Raises ValueError if the model was loaded without its rows; at the end, if rows or their
-        order differ from the first reading.
-        """
+        """Yield frames of all rows, for results that depend on the order of rows."""
+        # ValueError if the model was loaded without its rows; at the end, if rows or their order
+        # differ from the first reading.
         yield from self._frames(partial(refuse_reordered, cure=self._source.to_keep_order))
 
-    def _frames(self, refuse):
+    def _frames(
+        self, refuse: Callable[[Fingerprint, Fingerprint | None], None]
+    ) -> Iterator[pd.DataFrame]:
         """Yield frames of all rows, and compare their fingerprint with the first at the end."""
         found = Fingerprint()
         for frame in self._source.frames():
@@ -158,9 +147,9 @@ class StreamedData(TrainingData):
         refuse(found, self.first)
 
     @property
-    def _source(self):
+    def _source(self) -> RowSource:
         self.refuse_without_rows()
-        return self.source
+        return cast(RowSource, self.source)
 
     def refuse_without_rows(self) -> None:
         """Raise where there are no rows to be read."""
@@ -175,67 +164,66 @@ class StreamedData(TrainingData):
         of_part: Callable[[Mapping[str, np.ndarray]], Found],
         join: Callable[[Found, Found], Found],
     ) -> Found:
-        """Combine the results for the arrays of each chunk, on the model's scale.
-
-        Chunks are read again, unless they fit into memory. See
-        `bayes_gpx.numerics.row_sums.RowParts`.
-        """
+        """Combine the results for the arrays of each chunk, on the model's scale: `RowParts`."""
         columns = self.d + self.p + 1 + (self.exposure is not None)
         if self.n * columns <= HELD and not self._source.elsewhere:
             return in_order(of_part, join, self._held)
+        # Chunks that do not fit into memory are read again.
         return self.joined(partial(_of_scaled, of_part), join)
 
     def joined[Found](
         self, of_rows: Callable[[TrainingData], Found], join: Callable[[Found, Found], Found]
     ) -> Found:
-        """Combine the results for the rows of each chunk, which are read again.
-
-        Both functions can be pickled, since they may run on other machines. The order of rows may
-        change, as Dask's does after a merge, so results must not depend on it. Raises ValueError if
-        the rows differ from the first reading.
-        """
+        """Combine the results for the rows of each chunk, which are read again."""
+        # Both functions can be pickled, since they may run on other machines. The order of rows may
+        # change, as Dask's does after a merge, so results must not depend on it. ValueError if the
+        # rows differ from the first reading.
         of_frame = partial(_of_frame, of_rows, self._light.read)
         whole, found = self._source.reduce(of_frame, partial(_of_both, join))
         refuse_other(found, self.first)
         return whole
 
     @cached_property
-    def _held(self):
+    def _held(self) -> list[dict[str, np.ndarray]]:
         return [self.read(frame).scaled() for frame in self._frames(refuse_other)]
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         """Without rows that are held, which can be read again."""
         return {name: value for name, value in vars(self).items() if name != "_held"}
 
     @cached_property
-    def _light(self):
+    def _light(self) -> StreamedData:
         """Without rows, to be sent to other processes."""
         return self.without_rows()
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         """Without the sample, which is thousands of rows."""
         return f"StreamedData({self.n} rows of {self.d} columns)"
 
-    def __deepcopy__(self, memo):
+    def __deepcopy__(self, memo: dict) -> StreamedData:
         """The same: nothing changes it, and a source may be of any kind."""
         return self
 
 
-def _stacked(frames, labels):
+def _stacked(frames: Sequence[Frame], labels: np.ndarray) -> Frame:
     """One frame of the rows of several, labelled anew."""
     values = np.concatenate([frame.values for frame in frames])
     return replace(frames[0], values=values, index=labels)
 
 
-def _of_scaled(of_part, rows):
+def _of_scaled(of_part: Callable, rows: TrainingData) -> Any:
     return of_part(rows.scaled())
 
 
-def _of_frame(of_rows, read, frame):
+def _of_frame(
+    of_rows: Callable, read: Callable[[pd.DataFrame], TrainingData], frame: pd.DataFrame
+) -> tuple[Any, Fingerprint]:
     return of_rows(read(frame)), fingerprint(frame)
 
 
-def _of_both(join, one, other):
+def _of_both(
+    join: Callable, one: tuple[Any, Fingerprint], other: tuple[Any, Fingerprint]
+) -> tuple[Any, Fingerprint]:
     return join(one[0], other[0]), one[1].joined(other[1])
 
 
@@ -251,12 +239,10 @@ def read_streamed(
     scale: bool = True,
     resolution: Any = None,
 ) -> StreamedData:
-    """Read the moments of a data set, in one pass, and a sample of its rows.
-
-    `y` and `exposure` are names of columns; `Z` names columns with weights if they are not X's. The
-    `center` of `observation` takes one row, of mean count and exposure. `resolution` is as in
-    `bayes_gpx.data.training.read_training`; by default it is found from the sample.
-    """
+    """Read the moments of a data set, in one pass, and a sample of its rows."""
+    # `y` and `exposure` are names of columns; `Z` names columns with weights if they are not X's.
+    # The `center` of `observation` takes one row, of mean count and exposure. `resolution` is found
+    # from the sample by default.
     if not isinstance(y, str):
         raise ValueError(
             f"y is a {type(y).__name__}. For out-of-core data, pass the name of a column, a str."
@@ -310,7 +296,7 @@ def read_streamed(
     )
 
 
-def _response_scaling(observation, names, seen):
+def _response_scaling(observation: Reader, names: Names, seen: Seen) -> Scaling:
     """Scaling of a response from its moments, or of f if there is an exposure."""
     if observation.scaled:
         return response_scaling(seen.of([names.y]))
@@ -333,10 +319,7 @@ def read_data(
     resolution: Any = None,
     **options: Any,
 ) -> TrainingData:
-    """Read the training data of a model: a table, or out-of-core data.
-
-    Arguments as in `bayes_gpx.data.training.read_training` and `read_streamed`.
-    """
+    """Read the training data of a model: a table as `read_training`, or as `read_streamed`."""
     source = row_source(X, by_name=isinstance(y, str))
     if source is not None and options.get("groups") is not None:
         raise ValueError(

@@ -7,11 +7,11 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from bayes_gpx.data.categorical import is_missing, plain
 from bayes_gpx.data.features import Frame, read_features, read_response, refuse_misaligned
-from bayes_gpx.data.groups import Groups, read_groups
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.outputs import Outputs, read_outputs
-from bayes_gpx.data.resolution import read_resolution
+from bayes_gpx.data.response import read_resolution
 from bayes_gpx.data.scaling import (
     Scaling,
     no_scaling,
@@ -39,51 +39,38 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingData:
-    """Training rows in user units, with the scaling that was frozen on them.
+class Groups:
+    """The group of each row: `codes` (n,) among the `labels` of known, then new groups."""
 
-    Attributes
-    ----------
-    X : Frame
-    Z : Frame or None
-        Features with weights in a GPX, with the intercept column if there is one.
-    y : array (n,)
-    y_name : str
-    X_scaling, y_scaling, Z_scaling : Scaling
-        The last is None without Z.
-    z_is_x : bool
-        The features with weights are X itself.
-    intercept : bool
-    labels : tuple or None
-        Labels that y codes as 0, 1, ...; None for numbers.
-    exposure : array (n,) or None
-        Exposure of counts, or ones; None for a Gaussian likelihood.
-    scales_y : bool
-        y itself is scaled; else its scaling is for the latent values alone.
-    groups : Groups or None
-        Groups of rows, for models with groups.
-    outputs : Outputs or None
-        For several responses in each row. y are then the observed values, and the scaling of y is
-        the scaling of all outputs, (q,), or of the one to explain.
-    resolution : float or array (q,)
-        The rounding step of y, or of each output; 0 without rounding.
-    """
+    codes: np.ndarray
+    labels: tuple[str, ...]
+
+    def rows(self, positions: np.ndarray | slice) -> "Groups":
+        """Groups of some rows, with the labels of all."""
+        return replace(self, codes=self.codes[positions])
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingData:
+    """Training rows in user units, with the scaling that was frozen on them."""
 
     X: Frame
-    Z: Frame | None
-    y: np.ndarray
+    Z: Frame | None  # features with weights in a GPX, with the intercept column if there is one
+    y: np.ndarray  # (n,)
     y_name: str
     X_scaling: Scaling
     y_scaling: Scaling
-    Z_scaling: Scaling | None
-    z_is_x: bool
+    Z_scaling: Scaling | None  # None without Z
+    z_is_x: bool  # the features with weights are X itself
     intercept: bool
-    labels: tuple | None = None
-    exposure: np.ndarray | None = None
-    scales_y: bool = True
-    groups: Groups | None = None
+    labels: tuple | None = None  # labels that y codes as 0, 1, ...; None for numbers
+    exposure: np.ndarray | None = None  # (n,) of counts, or ones; None for a Gaussian likelihood
+    scales_y: bool = True  # y itself is scaled; else its scaling is for the latent values alone
+    groups: Groups | None = None  # of rows, for models with groups
+    # For several responses in each row. y are then the observed values, and the scaling of y is the
+    # scaling of all outputs, (q,), or of the one to explain.
     outputs: Outputs | None = None
-    resolution: np.ndarray | float = 0.0
+    resolution: np.ndarray | float = 0.0  # rounding step of y, or of each output (q,); 0 for none
 
     streamed = False
     """Whether the data are out-of-core, with only a sample in memory."""
@@ -113,14 +100,12 @@ class TrainingData:
     def of_output(self, name: str) -> "TrainingData":
         """The same data, with one output to explain, in its units."""
         outputs = cast(Outputs, self.outputs).asking(name)
-        center, scale = (v[outputs.asked] for v in (outputs.scaling.center, outputs.scaling.scale))
+        both = outputs.scaling.center, outputs.scaling.scale
+        center, scale = (np.asarray(values)[outputs.asked] for values in both)
         return replace(self, outputs=outputs, y_scaling=Scaling(center, scale), y_name=name)
 
     def codes_at(self, m: int, groups: Groups | None) -> np.ndarray | None:
-        """Codes of the groups of m rows, or of the output to explain; or None.
-
-        Raises ValueError for several outputs without one to explain.
-        """
+        """Codes of the groups of m rows, or of the output to explain; or None."""
         if self.outputs is None:
             return None if groups is None else groups.codes
         self.refuse_all_outputs()
@@ -192,11 +177,9 @@ class TrainingData:
 
     @property
     def sources(self) -> tuple[int, int]:
-        """Number of the user's own columns in X, and of those that are weighed.
-
-        Smaller than d and p where categorical columns became indicators. On the model's scale
-        the squared length of a row is about that number.
-        """
+        """Number of the user's own columns in X, and of those that are weighed."""
+        # Smaller than d and p where categorical columns became indicators. On the model's scale the
+        # squared length of a row is about that number.
         return len(self.X.sources), 1 if self.Z is None else len(self.Z.sources)
 
     def size(self, dim: str) -> int:
@@ -204,10 +187,7 @@ class TrainingData:
         return {"feature": self.d, "z_feature": self.p}[dim]
 
     def scaled(self) -> dict[str, np.ndarray]:
-        """X, y and, if any, Z on the model's scale, exposure times prior rate, groups' codes.
-
-        With several outputs there is a row for each response, and the groups are the outputs.
-        """
+        """X, y and, if any, Z on the model's scale, exposure times prior rate, groups' codes."""
         y = self.response_scaling.apply(self.y)
         scaled = {"X": self.X_scaling.apply(self.X.values), "y": y}
         if self.exposure is not None:
@@ -215,9 +195,10 @@ class TrainingData:
             moved = 1.0 if self.scales_y else np.exp(self.y_scaling.center)
             scaled["exposure"] = self.exposure * moved
         if self.Z is not None:
-            scaled["Z"] = self.Z_scaling.apply(self.Z.values)
+            scaled["Z"] = cast(Scaling, self.Z_scaling).apply(self.Z.values)
         if self.groups is not None:
             scaled["group"] = self.groups.codes
+        # There is a row for each response, and the groups are the outputs.
         if self.outputs is not None:
             scaled["X"] = scaled["X"][self.outputs.rows]
             scaled["group"] = self.outputs.codes
@@ -240,17 +221,16 @@ class TrainingData:
         """The same samples with some of X's own columns, on the scale of all; without Z."""
         X = self.X.only(sources)
         kept = np.isin(self.X.columns, X.columns)
-        scaling = Scaling(self.X_scaling.center[kept], self.X_scaling.scale[kept])
+        center, scale = np.asarray(self.X_scaling.center), np.asarray(self.X_scaling.scale)
+        scaling = Scaling(center[kept], scale[kept])
         return replace(self, X=X, X_scaling=scaling)
 
     def read_new(
         self, X_new: Any, Z_new: Any = None, *, needs_z: bool = True
     ) -> tuple[Frame, Frame | None]:
-        """Read new rows X and Z in user units.
-
-        Z is None for a model without Z, or without Z_new if ``needs_z`` is False. Raises ValueError
-        if columns are missing, rows do not match, or Z_new is missing or superfluous.
-        """
+        """Read new rows X and Z in user units; Z is None for a model without Z."""
+        # With ``needs_z=False`` it is None without Z_new, too. ValueError if columns are missing,
+        # rows do not match, or Z_new is missing or superfluous.
         X = read_features(X_new, "X_new", like=self.X, minimum_rows=1)
         if Z_new is not None and (self.Z is None or self.z_is_x):
             reason = "has no Z" if self.Z is None else "weighs X itself"
@@ -273,10 +253,7 @@ class TrainingData:
         return X, with_intercept(Z) if self.intercept else Z
 
     def read_groups(self, groups_new: Any, X: Frame) -> Groups | None:
-        """Read the groups of new rows X; None for a model without groups.
-
-        Raises ValueError if groups are missing or superfluous, or do not fit the rows.
-        """
+        """Read the groups of new rows X; None for a model without groups."""
         if self.groups is None:
             if groups_new is not None:
                 raise ValueError(
@@ -321,32 +298,11 @@ def read_training(
     scalings: tuple[Scaling, Scaling, Scaling | None] | None = None,
     resolution: Any = None,
 ) -> TrainingData:
-    """Read the training data of a model.
-
-    Parameters
-    ----------
-    X, Z : frame, DataArray or array
-    y : series or array; or a table of outputs, for a Gaussian likelihood without weights
-    observation : Reader
-        Reads and centers y.
-    weighs : bool
-        Features have weights: Z, or X itself if Z is None.
-    exposure : array (n,), optional
-        For a likelihood that is `exposed`.
-    intercept : bool
-        Add a constant 1 with a weight, without centering or scaling.
-    scale : bool
-        Standardize X, Z and y.
-    levels : tuple of str, optional
-        Allowed labels of X's one column; they are not scaled.
-    groups : series or array (n,), optional
-        A label for each row.
-    scalings : tuple of Scaling, optional
-        Frozen scalings of X, y and Z.
-    resolution : float or sequence, optional
-        The rounding step of the response, or of each of several outputs; by default found from the
-        values.
-    """
+    """Read the training data of a model."""
+    # `weighs`: features have weights, Z or X itself. `intercept` adds a constant 1 with a weight,
+    # without centering or scaling. `levels` are the allowed labels of X's one column, which are not
+    # scaled. `groups` has a label for each row. `scalings` are frozen scalings of X, y and Z.
+    # `resolution` is the rounding step of each response, by default found from the values.
     if len(getattr(X, "shape", ())) == 1 and len(getattr(y, "shape", ())) == 2:
         raise ValueError(
             f"X has shape {X.shape} and y has {y.shape}: are they swapped? Pass X (rows, features) "
@@ -389,10 +345,10 @@ def read_training(
             if Z is not None:
                 warn_of_copies(weighed, "Z", z_moments)
         if intercept:
-            scalings = (*scalings[:2], unscaled_last(scalings[2]))
+            scalings = (*scalings[:2], unscaled_last(cast(Scaling, scalings[2])))
     return TrainingData(
         frame,
-        with_intercept(weighed) if intercept else weighed,
+        with_intercept(weighed) if intercept and weighed is not None else weighed,
         response,
         str(getattr(y, "name", None) or "y"),
         *scalings,
@@ -423,7 +379,7 @@ def resolution_of_y(
     return float(read_resolution(given, [response])[0])
 
 
-def _read_response(y, frame, observation):
+def _read_response(y: Any, frame: Frame, observation: Reader) -> tuple[np.ndarray, Any]:
     """Response (n,), and its labels or None."""
     if observation.normal:
         return read_response(y, frame), None
@@ -445,7 +401,7 @@ def with_intercept(frame: Frame) -> Frame:
     return frame.with_column(INTERCEPT, np.ones(len(frame)))
 
 
-def _refuse_apart(X, Z, name, other):
+def _refuse_apart(X: Frame, Z: Frame, name: str, other: str) -> None:
     if len(Z) != len(X):
         raise ValueError(
             f"{name} has {len(X)} rows and {other} has {len(Z)}. Pass the same number of both."
@@ -457,3 +413,35 @@ def _refuse_apart(X, Z, name, other):
 def unscaled_last(scaling: Scaling) -> Scaling:
     """The scaling, with one more column that it leaves alone."""
     return Scaling(np.append(scaling.center, 0.0), np.append(scaling.scale, 1.0))
+
+
+def read_groups(groups: Any, frame: Frame, name: str, known: tuple[str, ...] = ()) -> Groups:
+    """Read a label for each row of the frame; unknown labels come after the known ones."""
+    # Labels are compared as text, whole numbers without a decimal point. ValueError for another
+    # number of rows, another index, missing labels and, without known groups, a single group.
+    if isinstance(groups, str):
+        raise ValueError(
+            f"{name} is the text {groups!r}. Pass a label for each row, such as frame[{groups!r}]."
+        )
+    values = read_response(groups, frame, name, lambda column: np.asarray(column, dtype=object))
+    for label, row in zip(values, frame.index, strict=True):
+        if is_missing(label):
+            raise ValueError(
+                f"{name} has no label at row {plain(row)!r}. Give each row of an unknown group its "
+                "own label, or drop these rows."
+            )
+    texts = [_text(label) for label in values]
+    labels = tuple(dict.fromkeys([*known, *texts]))
+    if len(labels) < 2:
+        raise ValueError(
+            f"{name} has the one label {labels[0]!r}, but needs at least two groups. Leave groups "
+            "out if all rows belong together."
+        )
+    place = {label: code for code, label in enumerate(labels)}
+    return Groups(np.array([place[text] for text in texts], dtype=np.int64), labels)
+
+
+def _text(label: Any) -> str:
+    """A label as text: 3, 3.0 and "3" are one label, as a column with gaps may have any of them."""
+    whole = isinstance(label, float | np.floating) and float(label).is_integer()
+    return str(int(label)) if whole else str(plain(label))

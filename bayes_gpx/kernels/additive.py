@@ -1,31 +1,32 @@
-"""The additive kernel: interactions of every order between one-dimensional kernels.
+"""The additive kernel: interactions of every order between one-dimensional kernels."""
 
-Elementary symmetric polynomials of the features' kernels are computed by recursion over features.
-This avoids 2^d terms, and divisions or differences that would lose digits.
-
-References
-----------
-Duvenaud, Nickisch and Rasmussen, "Additive Gaussian processes", NeurIPS 24 (2011), equations 6
-to 11.
-"""
+# Elementary symmetric polynomials of the features' kernels are computed by recursion over features.
+# This avoids 2^d terms, and divisions or differences that would lose digits: Duvenaud, Nickisch and
+# Rasmussen, "Additive Gaussian processes", NeurIPS 24 (2011), equations 6 to 11.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations, permutations
 from math import comb
+from typing import cast
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.aliases import TensorLike
-from bayes_gpx.kernels.base import Kernel, _Pairs
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.kernels.base import Kernel, Pairs
 from bayes_gpx.kernels.centred import Centred, measures
 from bayes_gpx.kernels.composite import Active
 from bayes_gpx.kernels.stationary import Stationary
-from bayes_gpx.kernels.tensor_products import on_diagonal, partitions, sum_of_products
+from bayes_gpx.kernels.tensor_products import (
+    Slots,
+    TensorProduct,
+    on_diagonal,
+    partitions,
+    sum_of_products,
+)
 
 
 class Additive(pm.gp.cov.Covariance):
@@ -105,37 +106,37 @@ class Additive(pm.gp.cov.Covariance):
         base: Callable[..., pm.gp.cov.Covariance] = pm.gp.cov.ExpQuad,
         active_dims: Sequence[int] | None = None,
         measure: str | tuple | TensorLike | None = None,
-    ):
+    ) -> None:
         super().__init__(input_dim, active_dims)
-        d, ls = self.n_dims, pt.as_tensor_variable(ls)
+        d, scales = self.n_dims, pt.as_tensor_variable(ls)
         order = d if order is None else order
         if not 1 <= order <= d:
             raise ValueError(f"order is {order}, but must be from 1 to the {d} features.")
         if variances is None:
-            variances = [1.0 / (order * comb(d, r)) for r in range(1, order + 1)]
-        variances = pt.as_tensor_variable(variances).astype("floatX")
-        for name, values, size in (("ls", ls, d), ("variances", variances, order)):
+            variances = np.array([1.0 / (order * comb(d, r)) for r in range(1, order + 1)])
+        weights = pt.as_tensor_variable(variances).astype("floatX")
+        for name, values, size in (("ls", scales, d), ("variances", weights, order)):
             scalar = name == "ls" and values.ndim == 0
             if not scalar and (values.ndim != 1 or values.type.shape[0] not in (None, size)):
                 raise ValueError(f"{name} has shape {values.type.shape}, but must have ({size},).")
-        self.order, self.variances = order, variances
-        self.parts = [base(1, ls=ls if ls.ndim == 0 else ls[i]) for i in range(d)]
+        self.order, self.variances = order, weights
+        self.parts = [base(1, ls=scales if scales.ndim == 0 else scales[i]) for i in range(d)]
         if measure is not None:
             self.parts = [*map(Centred, self.parts, measures(measure, d))]
 
-    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> TensorVariable:
+    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
         """Covariance (n, m) of the points X (n, input_dim) with Xs, or with themselves."""
-        X, Xs = self._slice(X, Xs)
+        own, others = self._slice(X, Xs)
         each = [
-            part.full(X[:, [i]], None if Xs is None else Xs[:, [i]])
+            part.full(own[:, [i]], None if others is None else others[:, [i]])
             for i, part in enumerate(self.parts)
         ]
         return over_subsets(each, self.variances, self.order)
 
-    def diag(self, X: TensorLike) -> TensorVariable:
+    def diag(self, X: TensorLike) -> Tensor:
         """Variance (n,) at the points X (n, input_dim)."""
-        X, _ = self._slice(X, None)
-        each = [part.diag(X[:, [i]]) for i, part in enumerate(self.parts)]
+        own, _ = self._slice(X, None)
+        each = [part.diag(own[:, [i]]) for i, part in enumerate(self.parts)]
         return over_subsets(each, self.variances, self.order)
 
 
@@ -144,27 +145,25 @@ class ElementarySymmetric(Kernel):
     """k = sum_r variances_r e_r of one kernel for each column, r = 1, ..., order."""
 
     parts: tuple[Kernel, ...]
-    variances: TensorVariable
+    variances: Tensor
     order: int
 
     @property
-    def smoothness(self):  # noqa: D102
+    def smoothness(self) -> float:  # noqa: D102
         return min(part.smoothness for part in self.parts)
 
-    def each(self, x: TensorVariable, xs: TensorVariable) -> TensorVariable:
+    def each(self, x: Tensor, xs: Tensor) -> Tensor:
         """Every column's kernel (..., d) of points (..., d) in pairs."""
-        return self._each(_Pairs(x, xs).map(pt.as_tensor_variable), 0, 0)
+        return self._each(Pairs.of(x, xs), 0, 0)
 
-    def slopes(self, each: TensorVariable, after: int = 0) -> TensorVariable:
-        """Derivative (..., d) of k in each of its columns' kernels (..., d).
-
-        With `after`, of k's derivative in so many others, which are 0 among `each`.
-        """
+    def slopes(self, each: Tensor, after: int = 0) -> Tensor:
+        """Derivative (..., d) of k in each of its columns' kernels (..., d)."""
+        # With `after`, of k's derivative in so many others, which are 0 among `each`.
         apart = [each[..., i] for i in range(len(self.parts))]
         found = _without(apart, _weights(self.variances, self.order)[after:], 1)
         return pt.zeros_like(each) if found is None else found
 
-    def _jet(self, pairs, slots):
+    def _jet(self, pairs: Pairs, slots: Slots) -> Tensor | None:
         weights = _weights(self.variances, self.order)
         if pairs.matrix:
             columns = [pairs.map(lambda X, i=i: X[:, [i]]) for i in range(len(self.parts))]
@@ -172,19 +171,21 @@ class ElementarySymmetric(Kernel):
             return _value([part.value(c.x, c.xs) for part, c in points], weights)
         every = {s for n in range(len(slots) + 1) for s in combinations(slots, n)}
         rates = {key: self._each(pairs, key.count(0), key.count(1)) for key in every}
-        values, terms = [rates[()][..., i] for i in range(len(self.parts))], []
+        values = [rates[()][..., i] for i in range(len(self.parts))]
+        terms: list[TensorProduct] = []
         if not slots:
             return _value(values, weights)
         others = {q: _without(values, weights, q) for q in range(1, len(slots) + 1)}
         for blocks in partitions(len(slots)):
-            term = [(others[len(blocks)], tuple(block[0] for block in blocks))]
+            first = tuple(block[0] for block in blocks)
+            term: TensorProduct = [(others[len(blocks)], first)]
             for block in blocks:
                 own = rates[tuple(slots[p] for p in block)]
                 term.append((on_diagonal(own, len(block), len(values)), block))
             terms.append(term)
         return sum_of_products(terms, len(slots))
 
-    def _each(self, pairs, i, j):
+    def _each(self, pairs: Pairs, i: int, j: int) -> Tensor:
         """Derivatives (..., d) of each column's kernel, i times in x and j times in xs."""
         ends = (..., *[0] * (i + j))
         if self._alike is not None:
@@ -200,7 +201,7 @@ class ElementarySymmetric(Kernel):
         )
 
     @cached_property
-    def _alike(self):
+    def _alike(self) -> Stationary | None:
         """One kernel that takes each column for a point; None where more than scales differ."""
         own = [part.kernel for part in self.parts if isinstance(part, Active)]
         stationary = [kernel for kernel in own if isinstance(kernel, Stationary)]
@@ -210,7 +211,7 @@ class ElementarySymmetric(Kernel):
             return None
         scales = {"lengthscale": [kernel.lengthscale for kernel in stationary]}
         if periods == {False}:
-            scales["period"] = [pt.as_tensor_variable(kernel.period) for kernel in stationary]
+            scales["period"] = [pt.as_tensor(cast(Tensor, kernel.period)) for kernel in stationary]
         stacked = {
             name: pt.stack([value.reshape((1,)) for value in values])
             for name, values in scales.items()
@@ -218,27 +219,22 @@ class ElementarySymmetric(Kernel):
         return replace(stationary[0], **stacked)
 
 
-def over_subsets(
-    each: Sequence[TensorVariable], variances: TensorVariable, order: int
-) -> TensorVariable:
+def over_subsets(each: Sequence[Tensor], variances: Tensor, order: int) -> Tensor:
     """Sum over subsets of up to `order` arrays (...) of their product times variances[size - 1]."""
     return _value(each, _weights(variances, order))
 
 
-def _weights(variances, order):
+def _weights(variances: Tensor, order: int) -> Tensor:
     """Coefficients of e_0, ..., e_order; e_0 is 1 and has none."""
     return pt.concatenate([np.zeros(1), pt.specify_shape(variances, (order,))])
 
 
-def _absorbed(weights, value):
-    """Coefficients of e_r(others) in sum_r weights_r e_r(others, value).
-
-    Since e_r(others, value) = e_r(others) + value e_{r-1}(others).
-    """
+def _absorbed(weights: Tensor, value: Tensor) -> Tensor:
+    """Coefficients of e_r(others): e_r(others, value) = e_r(others) + value e_{r-1}(others)."""
     return pt.concatenate([weights[:-1] + value * weights[1:], weights[-1:]])
 
 
-def _value(each, weights):
+def _value(each: Sequence[Tensor], weights: Tensor) -> Tensor:
     """Return sum_r weights_r e_r(each), of arrays (...)."""
     weights = pt.expand_dims(weights, list(range(1, each[0].ndim + 1))) * pt.ones_like(each[0])
     for value in each:
@@ -246,13 +242,11 @@ def _value(each, weights):
     return weights[0]
 
 
-def _without(each, weights, q):
-    """Derivative of `_value` in q different arrays, (..., d repeated q times); None is 0.
-
-    It is sum_r weights_r e_{r-q} of the d - q remaining arrays. If i is the last left-out array,
-    later arrays are absorbed into the weights (`behind`), and the e_r of earlier arrays are built
-    forward (`grown`): ``grown[k]`` contains them for each choice of k left-out arrays.
-    """
+def _without(each: Sequence[Tensor], weights: Tensor, q: int) -> Tensor | None:
+    """Derivative of `_value` in q different arrays, (..., d repeated q times); None is 0."""
+    # It is sum_r weights_r e_{r-q} of the d - q remaining arrays. If i is the last left-out array,
+    # later arrays are absorbed into the weights (`behind`), and the e_r of earlier arrays are built
+    # forward (`grown`): ``grown[k]`` contains them for each choice of k left-out arrays.
     d, top = len(each), weights.type.shape[0]
     if q > min(d, top - 1):
         return None
@@ -261,7 +255,7 @@ def _without(each, weights, q):
     for value in reversed(each[1:]):
         behind.append(_absorbed(behind[-1], value))
     one = pt.expand_dims(pt.as_tensor_variable(np.eye(top)[0]), axes)
-    grown = [((one * ones)[..., None], [()])]
+    grown: list[tuple[Tensor, list[tuple[int, ...]]]] = [((one * ones)[..., None], [()])]
     found, places = [], []
     for i, (value, rest) in enumerate(zip(each, reversed(behind), strict=True)):
         if len(grown) == q:

@@ -1,10 +1,7 @@
-"""Kernels of one column for functions with mean zero under a measure of weighted points.
+"""Kernels of one column for functions with mean zero under a measure of weighted points."""
 
-References
-----------
-Durrande, Ginsbourger, Roustant and Carraro, "ANOVA kernels and RKHS of zero mean functions for
-model-based sensitivity analysis", Journal of Multivariate Analysis 115 (2013).
-"""
+# Durrande, Ginsbourger, Roustant and Carraro, "ANOVA kernels and RKHS of zero mean functions for
+# model-based sensitivity analysis", Journal of Multivariate Analysis 115 (2013).
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.aliases import TensorLike
-from bayes_gpx.kernels.base import Kernel
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.kernels.base import Kernel, Pairs
+from bayes_gpx.kernels.tensor_products import Slots
 from bayes_gpx.numerics.quadrature import gauss_legendre
 
 STEPS, REACH = 240, 9.0
@@ -36,10 +33,7 @@ class Measure(NamedTuple):
 
 
 def measures(measure: str | tuple | TensorLike, d: int) -> list[Measure]:
-    """The measure of each of d columns; see `bayes_gpx.Additive`.
-
-    Raises ValueError for an unknown measure or invalid numbers.
-    """
+    """The measure of each of d columns, see `bayes_gpx.Additive`; ValueError for other measures."""
     if isinstance(measure, str) or (isinstance(measure, tuple) and isinstance(measure[0], str)):
         kind, *numbers = (measure,) if isinstance(measure, str) else measure
         if kind not in PARAMETERS or len(numbers) not in (0, 2):
@@ -69,7 +63,7 @@ EXPECTED = (
 )
 
 
-def _gaussian(mean, sd):
+def _gaussian(mean: float, sd: float) -> Measure:
     if not sd > 0.0:
         raise ValueError(f"measure: the sd is {sd}. Pass a positive number.")
     z = np.linspace(-REACH, REACH, STEPS + 1)
@@ -77,14 +71,14 @@ def _gaussian(mean, sd):
     return Measure(mean + sd * z, weights / weights.sum())
 
 
-def _uniform(low, high):
+def _uniform(low: float, high: float) -> Measure:
     if not high > low:
         raise ValueError(f"measure: uniform from {low} to {high}. Pass two numbers, low first.")
     t, w = gauss_legendre(NODES)
     return Measure(low + (high - low) * t, w)
 
 
-def _empirical(column):
+def _empirical(column: np.ndarray) -> Measure:
     values, counts = np.unique(column, return_counts=True)
     return Measure(values, counts / len(column))
 
@@ -97,28 +91,26 @@ PARAMETERS = {
 
 
 class Centred(pm.gp.cov.Covariance):
-    """A covariance function of one column, conditioned on a mean of zero under a measure.
+    """k(x, x') - E_s k(x, s) E_s k(s, x') / E_st k(s, t), with s and t from a measure."""
 
-    k(x, x') - E_s k(x, s) E_s k(s, x') / E_st k(s, t), with s and t from the measure: the
-    covariance of f if its mean under the measure is known to be zero.
-    """
+    # The covariance of f of one column if its mean under the measure is known to be zero.
 
-    def __init__(self, base: pm.gp.cov.Covariance, measure: Measure):
+    def __init__(self, base: pm.gp.cov.Covariance, measure: Measure) -> None:
         super().__init__(1)
         self.base, self.measure = base, measure
 
-    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> TensorVariable:
+    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
         """Covariance (n, m) of the points X (n, 1) with Xs, or with themselves."""
         left, total = self._means(X)
         right = left if Xs is None else self._means(Xs)[0]
         return self.base.full(X, Xs) - left[:, None] * right / total
 
-    def diag(self, X: TensorLike) -> TensorVariable:
+    def diag(self, X: TensorLike) -> Tensor:
         """Variance (n,) at the points X (n, 1)."""
         left, total = self._means(X)
         return self.base.diag(X) - pt.sqr(left) / total
 
-    def _means(self, X):
+    def _means(self, X: TensorLike) -> tuple[Tensor, Tensor]:
         points, weights = self.measure.points[:, None], self.measure.weights
         within = pt.dot(weights, pt.dot(self.base.full(points, points), weights))
         return pt.dot(self.base.full(X, points), weights), within
@@ -131,7 +123,7 @@ class ZeroMean(Kernel):
     kernel: Kernel
     measure: Measure
 
-    def _jet(self, pairs, slots):
+    def _jet(self, pairs: Pairs, slots: Slots) -> Tensor | None:
         jet = self.kernel._jet(pairs, slots)
         points, weights = pt.constant(self.measure.points[:, None]), self.measure.weights
         total = pt.dot(weights, pt.dot(self.kernel.gram(points), weights))
@@ -143,7 +135,7 @@ class ZeroMean(Kernel):
         left, right = (part.reshape((*part.shape, *[1] * order)) for part in (left, right))
         return (0.0 if jet is None else jet) - left * right / total
 
-    def _mean(self, x, points, order):
+    def _mean(self, x: Tensor, points: Tensor, order: int) -> Tensor:
         """Derivative in x (..., 1) of E_s k(x, s), without its axes of one column, (...)."""
         each = self.kernel.derivative(x[..., None, :], points, order, 0)
         return pt.dot(each[(..., *[0] * order)], self.measure.weights)

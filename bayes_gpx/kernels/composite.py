@@ -1,16 +1,24 @@
 """Kernels made of kernels: sums, products, powers, chosen columns, warped inputs."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.kernels.base import Kernel, autodiff
-from bayes_gpx.kernels.tensor_products import Differences, chain, partitions, sum_of_products
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.kernels.base import Kernel, Pairs, autodiff
+from bayes_gpx.kernels.tensor_products import (
+    Differences,
+    Slots,
+    TensorProduct,
+    chain,
+    partitions,
+    sum_of_products,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,11 +28,11 @@ class Sum(Kernel):
     left: Kernel
     right: Kernel
 
-    def _jet(self, pairs, slots):
+    def _jet(self, pairs: Pairs, slots: Slots) -> Tensor | None:
         order, parts = len(slots), (self.left, self.right)
         return sum_of_products(([(part._jet(pairs, slots), range(order))] for part in parts), order)
 
-    def _terms(self, pairs, slots):
+    def _terms(self, pairs: Pairs, slots: Slots) -> list[TensorProduct]:
         return [term for part in (self.left, self.right) for term in part._terms(pairs, slots)]
 
 
@@ -35,15 +43,15 @@ class Product(Kernel):
     left: Kernel
     right: Kernel
 
-    def _jet(self, pairs, slots):
-        terms = [
+    def _jet(self, pairs: Pairs, slots: Slots) -> Tensor | None:
+        terms: list[TensorProduct] = [
             [(kernel._jet(pairs, tuple(slots[p] for p in block)), block) for kernel, block in split]
             for split in self._splits(len(slots))
         ]
         return sum_of_products(terms, len(slots))
 
-    def _terms(self, pairs, slots):
-        terms = []
+    def _terms(self, pairs: Pairs, slots: Slots) -> list[TensorProduct]:
+        terms: list[TensorProduct] = []
         for (left, block), (right, rest) in self._splits(len(slots)):
             others = right._terms(pairs, tuple(slots[p] for p in rest))
             for term in left._terms(pairs, tuple(slots[p] for p in block)):
@@ -51,7 +59,7 @@ class Product(Kernel):
                 terms += [[*own, *[(f, tuple(rest[p] for p in b)) for f, b in o]] for o in others]
         return terms
 
-    def _splits(self, order):
+    def _splits(self, order: int) -> Iterator[tuple[tuple[Kernel, Slots], tuple[Kernel, Slots]]]:
         """Which slots go to the left kernel, and which to the right one."""
         for block in (block for n in range(order + 1) for block in combinations(range(order), n)):
             rest = tuple(p for p in range(order) if p not in block)
@@ -63,12 +71,12 @@ class Power(Kernel):
     """k = kernel ** exponent."""
 
     kernel: Kernel
-    exponent: TensorVariable
+    exponent: Tensor
 
-    def _jet(self, pairs, slots):
+    def _jet(self, pairs: Pairs, slots: Slots) -> Tensor | None:
         base = self.kernel._jet(pairs, ())
 
-        def outer(k):
+        def outer(k: int) -> Tensor:
             factor = math.prod(self.exponent - m for m in range(k))
             return factor * base ** pt.switch(pt.eq(factor, 0.0), 0.0, self.exponent - k)
 
@@ -83,13 +91,13 @@ class Active(Kernel):
     kernel: Kernel
     columns: np.ndarray
 
-    def _jet(self, pairs, slots):
+    def _jet(self, pairs: Pairs, slots: Slots) -> Tensor | None:
         if self._all(pairs):
             return self.kernel._jet(pairs, slots)
         jet = self.kernel._jet(self._own(pairs), slots)
         return jet if jet is None else self._among_all(jet, len(slots), pairs)
 
-    def _terms(self, pairs, slots):
+    def _terms(self, pairs: Pairs, slots: Slots) -> list[TensorProduct]:
         if self._all(pairs):
             return self.kernel._terms(pairs, slots)
         return [
@@ -97,13 +105,13 @@ class Active(Kernel):
             for term in self.kernel._terms(self._own(pairs), slots)
         ]
 
-    def _all(self, pairs):
+    def _all(self, pairs: Pairs) -> bool:
         return np.array_equal(self.columns, np.arange(pairs.x.type.shape[-1] or 0))
 
-    def _own(self, pairs):
+    def _own(self, pairs: Pairs) -> Pairs:
         return pairs.map(lambda points: points[..., self.columns])
 
-    def _among_all(self, jet, order, pairs):
+    def _among_all(self, jet: Any, order: int, pairs: Pairs) -> Any:
         if isinstance(jet, Differences):
             return Differences(*(self._among_all(side, order, pairs) for side in jet))
         if not order:
@@ -122,8 +130,8 @@ class Warped(Kernel):
     warp: Callable
     width: int
 
-    def _jet(self, pairs, slots):
-        def rate(point, order):
+    def _jet(self, pairs: Pairs, slots: Slots) -> Tensor | None:
+        def rate(point: Tensor, order: int) -> Tensor:
             """Derivatives of w, (..., width, d repeated `order` times)."""
             return autodiff(lambda p: self.warp(p[None])[0], [point], (0,) * order, (self.width,))
 
@@ -141,7 +149,7 @@ class Warped(Kernel):
             for kind, block in zip(kinds, blocks, strict=True):
                 others, size = others - 1, len(block)
                 inner = pt.expand_dims(
-                    rate(pairs[kind], size), [-1 - size - k for k in range(others)]
+                    rate((pairs.x, pairs.xs)[kind], size), [-1 - size - k for k in range(others)]
                 )
                 outer = pt.expand_dims(jet, [-1 - k for k in range(size)])
                 jet, others = (outer * inner).sum(-1 - others - size), others + size
@@ -151,6 +159,6 @@ class Warped(Kernel):
         return total
 
 
-def _pure(blocks, slots):
+def _pure(blocks: tuple[Slots, ...], slots: Slots) -> bool:
     """Whether each block differentiates one point only: others are 0, as slots are sorted."""
     return all(slots[block[0]] == slots[block[-1]] for block in blocks)

@@ -1,19 +1,19 @@
-"""Squared Euclidean distances between the rows of matrices, as one operation.
+"""Squared Euclidean distances between the rows of matrices, as one operation."""
 
-They come from inner products of rows: one BLAS product and no array with both row axes and the
-column axis. Inner products lose digits if a distance is small relative to the rows' distances from
-their center, for example within one of two distant clusters. Only these pairs are recomputed, from
-differences.
-"""
+# They come from inner products of rows: one BLAS product and no array with both row axes and the
+# column axis. Inner products lose digits if a distance is small relative to the rows' distances
+# from their center, for example within one of two distant clusters. Only these pairs are
+# recomputed, from differences.
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
-from pytensor.tensor.variable import TensorVariable
+
+from bayes_gpx.aliases import Tensor
 
 LEAST = 1000.0
 """Up to this sum of squared norms of scaled rows, inner products are exact to 1e-12."""
@@ -26,13 +26,12 @@ BLOCK = 2**20
 
 
 class SquaredDistances(Op):
-    """(X,) or (X, Xs) -> |x_i - xs_j|^2, (n, m); for X with itself, exactly 0 on the diagonal.
+    """(X,) or (X, Xs) -> |x_i - xs_j|^2, (n, m); for X with itself, exactly 0 on the diagonal."""
 
-    With ``scaled``, a last input `scale` (d,) divides the columns of all differences, and an error
-    of 1e-12 is allowed (`LEAST`). Without it, every distance that lost digits is recomputed.
-    Round-off below 0 is clipped. The pullback differentiates the unclipped distance, which is
-    continuous at coinciding rows.
-    """
+    # With ``scaled``, a last input `scale` (d,) divides the columns of all differences, and an
+    # error of 1e-12 is allowed (`LEAST`). Without it, every distance that lost digits is
+    # recomputed. Round-off below 0 is clipped. The pullback differentiates the unclipped distance,
+    # which is continuous at coinciding rows.
 
     __props__ = ("scaled",)
 
@@ -45,7 +44,7 @@ class SquaredDistances(Op):
         shape = points[0].type.shape[0], points[-1].type.shape[0]
         return Apply(self, tensors, [pt.tensor(dtype="float64", shape=shape)])
 
-    def _split(self, inputs):
+    def _split(self, inputs: Sequence) -> tuple[Sequence, Any]:
         """Return the points, X or X and Xs, and their scale."""
         return (inputs[:-1], inputs[-1]) if self.scaled else (inputs, 1.0)
 
@@ -95,19 +94,14 @@ class ScaleSlopes(Op):
         return [shapes[-1]]
 
 
-def squared_distances(
-    *points: TensorVariable, scale: TensorVariable | None = None
-) -> TensorVariable:
-    """Squared distances of rows X (n, d) from each other, or from rows Xs (m, d).
-
-    `scale` (d,) divides differences.
-    """
+def squared_distances(*points: Tensor, scale: Tensor | None = None) -> Tensor:
+    """|x_i - xs_j|^2 of rows X (n, d) and Xs (m, d), or X, with columns divided by `scale` (d,)."""
     if scale is None:
-        return cast(TensorVariable, SquaredDistances()(*points))
-    return cast(TensorVariable, SquaredDistances(scaled=True)(*points, scale))
+        return cast(Tensor, SquaredDistances()(*points))
+    return cast(Tensor, SquaredDistances(scaled=True)(*points, scale))
 
 
-def _squared(points, scale, least):
+def _squared(points: Sequence[np.ndarray], scale: np.ndarray | float, least: float) -> np.ndarray:
     """Squared distances (n, m), with recomputed `_close_pairs`."""
     (A, a), (B, b) = _centered(points, scale)
     left = np.concatenate([-2.0 * A, a, np.ones_like(a)], axis=1)
@@ -121,7 +115,9 @@ def _squared(points, scale, least):
     return distances
 
 
-def _slopes(G, distances, points, scale):
+def _slopes(
+    G: np.ndarray, distances: np.ndarray, points: Sequence[np.ndarray], scale: np.ndarray | float
+) -> np.ndarray:
     (A, a), (B, b) = _centered(points, scale)
     close = [*_close_pairs(distances, a, b, points, scale, LEAST)]
     if close:
@@ -133,7 +129,9 @@ def _slopes(G, distances, points, scale):
     return total + G.sum(axis=1) @ (A * A) + G.sum(axis=0) @ (B * B) - 2.0 * (A * (G @ B)).sum(0)
 
 
-def _centered(points, scale):
+def _centered(
+    points: Sequence[np.ndarray], scale: np.ndarray | float
+) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """Centered and scaled rows of X, then of Xs (or X again), each with squared norms (n, 1)."""
     center = points[-1].mean(axis=0)
     rows = [(p - center) / scale for p in points]
@@ -141,7 +139,14 @@ def _centered(points, scale):
     return both[0], both[-1]
 
 
-def _close_pairs(distances, a, b, points, scale, least):
+def _close_pairs(
+    distances: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+    points: Sequence[np.ndarray],
+    scale: np.ndarray | float,
+    least: float,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield flat indices of pairs that lost digits, and their differences; none up to `least`."""
     X, Xs = points[0], points[-1]
     if not a.max(initial=0.0) + b.max(initial=0.0) > least:

@@ -4,18 +4,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.kernels.base import HIGHEST_ORDER, Kernel, autodiff
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.kernels.base import HIGHEST_ORDER, Kernel, Pairs, autodiff
+from bayes_gpx.kernels.tensor_products import Slots
 
 
 @dataclass(frozen=True, eq=False)
 class Constant(Kernel):
     """k = variance."""
 
-    variance: TensorVariable
+    variance: Tensor
 
-    def _jet(self, pairs, slots):
+    def _jet(self, pairs: Pairs, slots: Slots) -> Tensor | None:
         return None if slots else self.variance
 
 
@@ -23,10 +24,10 @@ class Constant(Kernel):
 class LinearKernel(Kernel):
     """k = sum_a weights_a (x_a - center_a) (x'_a - center_a)."""
 
-    center: TensorVariable
-    weights: TensorVariable | float = 1.0
+    center: Tensor
+    weights: Tensor | float = 1.0
 
-    def _jet(self, pairs, slots):
+    def _jet(self, pairs: Pairs, slots: Slots) -> Tensor | None:
         x, xs, matrix = pairs.map(lambda points: points - self.center)
         left = self.weights * x
         if matrix:
@@ -45,7 +46,7 @@ class Automatic(Kernel):
     smoothness: float = HIGHEST_ORDER
     measured: bool = False
 
-    def _jet(self, pairs, slots):
+    def _jet(self, pairs: Pairs, slots: Slots) -> Tensor | None:
         self._require(slots)
         if pairs.matrix:
             return self.covariance(pairs.x, pairs.xs)

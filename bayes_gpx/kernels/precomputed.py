@@ -6,10 +6,10 @@ import numpy as np
 import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.aliases import TensorLike
-from bayes_gpx.kernels.base import Kernel
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.kernels.base import Kernel, Pairs
+from bayes_gpx.kernels.tensor_products import Slots
 
 ROUND_OFF = 1e-8
 """Largest violation of symmetry or definiteness, relative to the largest entry or eigenvalue."""
@@ -60,7 +60,7 @@ class Precomputed(pm.gp.cov.Covariance):
     ['amplitude', 'sigma']
     """
 
-    def __init__(self, K: pd.DataFrame):  # noqa: N803
+    def __init__(self, K: pd.DataFrame) -> None:  # noqa: N803
         self.labels, self.matrix = _checked(K)
         super().__init__(len(self.labels))
 
@@ -73,12 +73,12 @@ class Precomputed(pm.gp.cov.Covariance):
         """Root of the mean variance of the objects."""
         return float(np.sqrt(self.matrix.diagonal().mean()))
 
-    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> TensorVariable:
+    def full(self, X: TensorLike, Xs: TensorLike | None = None) -> Tensor:
         """Covariance (n, m) of indicators of labels, X (n, N), with Xs, or with themselves."""
         X, Xs = (pt.as_tensor_variable(points) for points in (X, X if Xs is None else Xs))
         return Labelled(self.matrix).value(X, Xs)
 
-    def diag(self, X: TensorLike) -> TensorVariable:
+    def diag(self, X: TensorLike) -> Tensor:
         """Variance (n,) at indicators of labels, X (n, N)."""
         return Labelled(self.matrix).diag(pt.as_tensor_variable(X))
 
@@ -90,15 +90,15 @@ class Labelled(Kernel):
     matrix: np.ndarray
 
     @property
-    def smoothness(self):  # noqa: D102
+    def smoothness(self) -> float:  # noqa: D102
         return 0
 
     @property
-    def name(self):
+    def name(self) -> str:
         """Name for messages."""
         return Precomputed.__name__
 
-    def _jet(self, pairs, slots):
+    def _jet(self, pairs: Pairs, slots: Slots) -> Tensor | None:
         if slots:
             raise ValueError(
                 "A precomputed covariance is known at its labels and not between them, so there "
@@ -109,7 +109,7 @@ class Labelled(Kernel):
         return pt.dot(left, pairs.xs.T) if pairs.matrix else (left * pairs.xs).sum(-1)
 
 
-def _checked(K):
+def _checked(K: pd.DataFrame) -> tuple[tuple[str, ...], np.ndarray]:
     """Labels as text and the matrix (N, N) of a covariance."""
     if not isinstance(K, pd.DataFrame):
         raise ValueError(

@@ -1,23 +1,21 @@
-"""Profiles of stationary kernels: everything that depends on their shape, one class for each.
+"""Profiles of stationary kernels: everything that depends on their shape, one class for each."""
 
-A profile rho(s) is a function of the scaled distance s, 1 at s = 0. To add a stationary kernel,
-write one class here and one line of `PROFILES`. Values and derivatives are required. Other methods
-make attributions fast (`side_nodes`, `step`, `long_bend`, `slopes_of_path`), or provide basis
-functions (`SpectralProfile`).
-"""
+# A profile rho(s) is a function of the scaled distance s, 1 at s = 0. To add a stationary kernel,
+# write one class here and one line of `PROFILES`. Values and derivatives are required. Other
+# methods make attributions fast (`side_nodes`, `step`, `long_bend`, `slopes_of_path`), or provide
+# basis functions (`SpectralProfile`).
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import pytensor.tensor as pt
 from pymc.gp import cov
-from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.aliases import TensorLike
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.quadrature import gauss_legendre
 from bayes_gpx.numerics.special import gamma_quantile
 
@@ -30,21 +28,12 @@ EXPONENT = 41.5
 
 
 class RadialProfile(ABC):
-    """How a stationary kernel falls with the scaled distance s.
+    """How a stationary kernel falls with the scaled distance s."""
 
-    Attributes
-    ----------
-    smoothness : float
-        How many times its process is mean-square differentiable: 0, 1, 2 or math.inf.
-    measured : bool
-        Whether that was found by differences, as it is for a user's own kernel.
-    side_nodes : int or None
-        Gauss-Legendre nodes on each side of a path's point nearest to another point, placed by
-        `step`. None if the shape is not known: the whole path is then integrated by panels.
-    """
-
-    smoothness: float
-    measured: bool = False
+    smoothness: float  # how often its process is mean-square differentiable: 0, 1, 2 or inf
+    measured: bool = False  # whether that was found by differences, for a user's own kernel
+    # Gauss-Legendre nodes on each side of a path's point nearest to another point, placed by
+    # `step`. None if the shape is not known: the whole path is then integrated by panels.
     side_nodes: ClassVar[int | None] = None
 
     @classmethod
@@ -53,23 +42,17 @@ class RadialProfile(ABC):
         return cls()
 
     @abstractmethod
-    def radial(self, s2: TensorVariable, order: int) -> TensorVariable:
-        """F_order at s^2, where F_0 = rho and F_{k+1} = -F_k'(s) / s; orders 0 to 4.
+    def radial(self, s2: Tensor, order: int) -> Tensor:
+        """F_order at s^2, where F_0 = rho and F_{k+1} = -F_k'(s) / s; orders 0 to 4."""
+        # F_{k+1} is minus the derivative of F_k with respect to s^2 / 2. If it is unbounded at s =
+        # 0 (Matern32's F_2, Matern52's F_3 and F_4), a finite value is returned there, multiplied
+        # by differences of 0.
 
-        F_{k+1} is minus the derivative of F_k with respect to s^2 / 2. If it is unbounded at s = 0
-        (Matern32's F_2, Matern52's F_3 and F_4), a finite value is returned there, multiplied by
-        differences of 0.
-        """
-
-    def step(
-        self, room: TensorVariable, r: TensorVariable, least: TensorVariable, y: np.ndarray
-    ) -> tuple[TensorVariable, TensorVariable]:
-        """Steps along a path from its point nearest to another one, and their rates in y.
-
-        `room` (m, n) is the proportion of the path on this side, which y = 1 reaches unless the
-        kernel has decayed before. `r` (m, 1) is the length of the path, `least` (m, n) the squared
-        distance of the two points, and `y` (nodes, 1, 1) the nodes.
-        """
+    def step(self, room: Tensor, r: Tensor, least: Tensor, y: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Steps along a path from its point nearest to another one, and their rates in y."""
+        # `room` (m, n) is the proportion of the path on this side, which y = 1 reaches unless the
+        # kernel has decayed before. `r` (m, 1) is the length of the path, `least` (m, n) the
+        # squared distance of the two points, and `y` (nodes, 1, 1) the nodes.
         raise NotImplementedError
 
     @property
@@ -77,88 +60,64 @@ class RadialProfile(ABC):
         """The scaled distance beyond which the profile's tail begins, and steps may grow."""
         return 1.0
 
-    def apart(self, r: TensorVariable) -> tuple[TensorVariable, TensorVariable, np.ndarray]:
-        """Distances tau in [0, 1] of two points of a path of length r, their rates and weights.
-
-        Short steps near 0, where the kernel falls, and long ones far off.
-        """
+    def apart(self, r: Tensor) -> tuple[Tensor, Tensor, np.ndarray]:
+        """Distances tau in [0, 1] of two points of a path of length r, their rates and weights."""
+        # Short steps near 0, where the kernel falls, and long ones far off.
         y, w = gauss_legendre(*APART_NODES)
         top = pt.arcsinh(r / self.tail)
         return self.tail * pt.sinh(top * y) / r, self.tail * top * pt.cosh(top * y) / r, w
 
-    def long_bend(self, r: TensorVariable) -> TensorVariable:
+    def long_bend(self, r: Tensor) -> Tensor:
         """2 r^4 int (1 - t) t^2 F_2(r^2 t^2) dt over [0, 1], for long paths r (m, 1)."""
         tau, rate, w = self.apart(r)
         values = w * rate * (1.0 - tau) * pt.sqr(tau) * self.radial(pt.sqr(r * tau), 2)
         return 2.0 * r**4 * values.sum(axis=1, keepdims=True)
 
     def slopes_of_path(
-        self,
-        length: TensorVariable,
-        start: TensorVariable,
-        end: TensorVariable,
-        from_start: TensorVariable,
-        from_end: TensorVariable,
+        self, length: Tensor, start: Tensor, end: Tensor, from_start: Tensor, from_end: Tensor
     ) -> tuple | None:
-        """Closed forms of int F_1 dt and int t F_1 dt along paths, or None.
-
-        `length` is (m, 1). `start` and `end` (m, n) are the components, along the path, of the
-        scaled differences of both ends from other points; `from_start` (m | 1, n) and `from_end`
-        (m, n) are the squared distances of both ends from the other points.
-        """
+        """Closed forms of int F_1 dt and int t F_1 dt along paths of `length` (m, 1), or None."""
+        # `start` and `end` (m, n) are the components, along the path, of the scaled differences of
+        # both ends from other points; `from_start` (m | 1, n) and `from_end` (m, n) are the squared
+        # distances of both ends from the other points.
         return None
 
 
 class SpectralProfile(RadialProfile):
-    """A profile with a known spectral density, hence with basis functions.
+    """A profile with a known spectral density, hence with basis functions."""
 
-    Attributes
-    ----------
-    pymc : type
-        PyMC's covariance function, which has that density; its parameters are the profile's.
-    """
-
-    pymc: ClassVar[type[cov.Stationary]]
+    pymc: ClassVar[type[cov.Stationary]]  # PyMC's kernel with that density and the same parameters
 
     @abstractmethod
     def frequencies(self, normal: TensorLike, uniform: TensorLike) -> TensorLike:
         """Frequencies (d, h) for lengthscale 1, from standard normals (d, h) and uniforms (h,)."""
 
-    def spectral_density(self, rates: TensorVariable, lengthscale: TensorLike) -> TensorVariable:
+    def spectral_density(self, rates: Tensor, lengthscale: TensorLike) -> Tensor:
         """The density at angular frequencies (M, d), (M,)."""
         covariance = self.pymc(rates.type.shape[1], ls=lengthscale, **vars(self))
         return covariance.power_spectral_density(rates)
 
 
 class DecayingProfile(SpectralProfile):
-    """A profile that decays exponentially.
+    """A profile that decays exponentially."""
 
-    `clip` is the scaled distance at which it is below round-off, the last node. Nodes lie at the
-    power y^`grading`: dense enough to integrate its kink at s = 0 exactly.
-    """
+    clip: ClassVar[float]  # scaled distance at which it is below round-off, the last node
+    grading: ClassVar[int]  # nodes at y^grading integrate its kink at s = 0 exactly
 
-    clip: ClassVar[float]
-    grading: ClassVar[int]
-
-    def step(self, room, r, least, y):  # noqa: D102
+    def step(  # noqa: D102
+        self, room: Tensor, r: Tensor, least: Tensor, y: np.ndarray
+    ) -> tuple[Tensor, Tensor]:
         reach = pt.minimum(room, self.clip / r)
         return reach * y**self.grading, reach * (self.grading * y ** (self.grading - 1))
 
 
 class MaternProfile(RadialProfile):
-    """A polynomial of z = rate s, times exp(-z).
-
-    Attributes
-    ----------
-    rate : float
-    factors : tuple of callable
-        What multiplies exp(-z) in F_0, F_1, ..., finite at z = 0 with their derivatives.
-    """
+    """A polynomial of z = rate s, times exp(-z)."""
 
     rate: ClassVar[float]
-    factors: ClassVar[tuple[Callable, ...]]
+    factors: ClassVar[tuple[Callable, ...]]  # of exp(-z) in F_k; finite at 0, with derivatives
 
-    def radial(self, s2, order):  # noqa: D102
+    def radial(self, s2: Tensor, order: int) -> Tensor:  # noqa: D102
         positive = s2 > 0
         z = self.rate * pt.switch(positive, pt.sqrt(pt.switch(positive, s2, 1.0)), 0.0)
         return self.factors[order](z) * pt.exp(-z)
@@ -169,33 +128,33 @@ class ExpQuad(DecayingProfile):
     """rho = exp(-s^2 / 2)."""
 
     pymc: ClassVar = cov.ExpQuad
-    smoothness: ClassVar = math.inf
+    smoothness = math.inf
     side_nodes: ClassVar = 32
     clip: ClassVar = 8.6
     grading: ClassVar = 1
 
-    def radial(self, s2, order):  # noqa: D102
+    def radial(self, s2: Tensor, order: int) -> Tensor:  # noqa: D102
         return pt.exp(-0.5 * s2)
 
-    def long_bend(self, r):  # noqa: D102
+    def long_bend(self, r: Tensor) -> Tensor:  # noqa: D102
         normal = r * np.sqrt(2.0 * np.pi) * pt.erf(r * np.sqrt(0.5))
         return normal + 4.0 * pt.expm1(-0.5 * pt.sqr(r))
 
-    def slopes_of_path(self, length, start, end, from_start, from_end):
-        """With erfcx: the parts of both ends do not overflow, and cancel where signs are the same.
-
-        On a path of r lengthscales, round-off is 1e-16 r^2 of the result.
-        """
+    def slopes_of_path(
+        self, length: Tensor, start: Tensor, end: Tensor, from_start: Tensor, from_end: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Closed forms by erfcx; on paths of r lengthscales round-off is 1e-16 r^2 of them."""
         at_start, at_end = self.radial(from_start, 0), self.radial(from_end, 0)
         foot = pt.minimum(from_start, from_end) - pt.minimum(pt.sqr(start), pt.sqr(end))
         at_foot, half = self.radial(pt.maximum(foot, 0.0), 0), np.sqrt(0.5)
         before, after = pt.sign(start), pt.sign(end)
+        # The parts of both ends do not overflow, and cancel where signs are the same.
         tails = before * at_start * pt.erfcx(half * pt.abs(start))
         tails -= after * at_end * pt.erfcx(half * pt.abs(end))
         level = np.sqrt(np.pi / 2.0) * ((after - before) * at_foot + tails) / length
         return level, (at_start - at_end) / pt.sqr(length) - start / length * level
 
-    def frequencies(self, normal, uniform):  # noqa: D102
+    def frequencies(self, normal: TensorLike, uniform: TensorLike) -> TensorLike:  # noqa: D102
         return normal
 
 
@@ -204,7 +163,7 @@ class Matern52(MaternProfile, DecayingProfile):
     """rho = (1 + z + z^2 / 3) exp(-z), z = sqrt(5) s."""
 
     pymc: ClassVar = cov.Matern52
-    smoothness: ClassVar = 2
+    smoothness = 2
     rate: ClassVar = 5**0.5
     side_nodes: ClassVar = 24
     clip: ClassVar = 18.5
@@ -217,11 +176,11 @@ class Matern52(MaternProfile, DecayingProfile):
         lambda z: 625 / 3 * (1 + z) * _inverse(z) ** 3,
     )
 
-    def long_bend(self, r):  # noqa: D102
+    def long_bend(self, r: Tensor) -> Tensor:  # noqa: D102
         z = np.sqrt(5.0) * r
         return 4.0 / 3.0 * z - 4.0 + pt.exp(-z) * (4.0 + z * (8.0 + 2.0 * z) / 3.0)
 
-    def frequencies(self, normal, uniform):  # noqa: D102
+    def frequencies(self, normal: TensorLike, uniform: TensorLike) -> TensorLike:  # noqa: D102
         return normal / pt.sqrt(gamma_quantile(pt.constant(2.5), uniform))
 
 
@@ -230,18 +189,18 @@ class Matern32(MaternProfile, DecayingProfile):
     """rho = (1 + z) exp(-z), z = sqrt(3) s."""
 
     pymc: ClassVar = cov.Matern32
-    smoothness: ClassVar = 1
+    smoothness = 1
     rate: ClassVar = 3**0.5
     side_nodes: ClassVar = 48
     clip: ClassVar = 24.0
     grading: ClassVar = 3
     factors: ClassVar = (lambda z: 1 + z, lambda z: 3, lambda z: 9 * _inverse(z))
 
-    def long_bend(self, r):  # noqa: D102
+    def long_bend(self, r: Tensor) -> Tensor:  # noqa: D102
         z = np.sqrt(3.0) * r
         return 2.0 * z - 4.0 + pt.exp(-z) * (4.0 + 2.0 * z)
 
-    def frequencies(self, normal, uniform):  # noqa: D102
+    def frequencies(self, normal: TensorLike, uniform: TensorLike) -> TensorLike:  # noqa: D102
         return normal / pt.sqrt(gamma_quantile(pt.constant(1.5), uniform))
 
 
@@ -249,7 +208,7 @@ class Matern32(MaternProfile, DecayingProfile):
 class Matern12(MaternProfile):
     """rho = exp(-s); not differentiable."""
 
-    smoothness: ClassVar = 0
+    smoothness = 0
     rate: ClassVar = 1.0
     factors: ClassVar = (lambda z: 1.0,)
 
@@ -258,7 +217,7 @@ class Matern12(MaternProfile):
 class Exponential(MaternProfile):
     """rho = exp(-s / 2), as PyMC has it; not differentiable."""
 
-    smoothness: ClassVar = 0
+    smoothness = 0
     rate: ClassVar = 0.5
     factors: ClassVar = (lambda z: 1.0,)
 
@@ -269,18 +228,18 @@ class RatQuad(SpectralProfile):
 
     alpha: TensorLike
     pymc: ClassVar = cov.RatQuad
-    smoothness: ClassVar = math.inf
+    smoothness = math.inf
     side_nodes: ClassVar = 32
 
     @classmethod
-    def of(cls, cov_func):  # noqa: D102
+    def of(cls, cov_func: cov.Covariance) -> "RatQuad":  # noqa: D102
         return cls(cov_func.alpha)
 
-    def radial(self, s2, order):  # noqa: D102
+    def radial(self, s2: Tensor, order: int) -> Tensor:  # noqa: D102
         power = pt.exp(-(self.alpha + order) * pt.log1p(0.5 * s2 / self.alpha))
         return math.prod(1.0 + m / self.alpha for m in range(1, order)) * power
 
-    def step(self, room, r, least, y):
+    def step(self, room: Tensor, r: Tensor, least: Tensor, y: np.ndarray) -> tuple[Tensor, Tensor]:
         """Steps kappa sinh(y) / r, for the algebraic tails."""
         clip = pt.sqrt(2.0 * self.alpha * pt.expm1(EXPONENT / (self.alpha + 1.0)))
         kappa = pt.sqrt(least + 2.0 * self.alpha)
@@ -288,10 +247,10 @@ class RatQuad(SpectralProfile):
         return kappa * pt.sinh(top * y) / r, kappa * top * pt.cosh(top * y) / r
 
     @property
-    def tail(self):  # noqa: D102
+    def tail(self) -> Tensor:  # noqa: D102
         return pt.sqrt(2.0 * self.alpha)
 
-    def frequencies(self, normal, uniform):  # noqa: D102
+    def frequencies(self, normal: TensorLike, uniform: TensorLike) -> TensorLike:  # noqa: D102
         return normal * pt.sqrt(gamma_quantile(self.alpha, uniform))
 
 
@@ -299,18 +258,19 @@ class RatQuad(SpectralProfile):
 class AutomaticProfile(RadialProfile):
     """A user's own function of s^2, differentiated automatically."""
 
-    value: Callable[[TensorVariable], TensorVariable]
+    value: Callable[[Tensor], Tensor]
     smoothness: float
     measured: bool = False
 
-    def radial(self, s2, order):  # noqa: D102
+    def radial(self, s2: Tensor, order: int) -> Tensor:  # noqa: D102
         value = self.value(s2)
         for _ in range(order):
-            value = -2.0 * pt.grad(value.sum(), s2, disconnected_inputs="ignore")
+            slope = pt.grad(value.sum(), s2, disconnected_inputs="ignore")
+            value = -2.0 * cast(Tensor, slope)
         return value
 
 
-def _inverse(z):
+def _inverse(z: Tensor) -> Tensor:
     """1 / z, finite at 0 like its cube and the derivatives of both."""
     return 1 / (z + 1e-60)
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import combinations
 from operator import add
+from typing import cast
 
 import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.kernels.additive import ElementarySymmetric
-from bayes_gpx.kernels.base import Kernel
+from bayes_gpx.kernels.base import Kernel, name_of
 from bayes_gpx.kernels.composite import Active, Power, Product, Sum
 from bayes_gpx.kernels.elementary import Constant, LinearKernel
 from bayes_gpx.kernels.normal_form import Term, terms
@@ -23,23 +24,13 @@ CONSTANT, REMAINDER = "constant", "remainder"
 
 @dataclass(frozen=True, eq=False)
 class Summand:
-    """One summand of a kernel.
-
-    Attributes
-    ----------
-    term : Term
-    columns : tuple of int
-        Those that it varies with.
-    effect : bool
-        Whether it is the effect of its columns in an additive kernel, which names it.
-    name : str or None
-        Its name where it has no other.
-    """
+    """One summand of a kernel."""
 
     term: Term
-    columns: tuple[int, ...]
+    columns: tuple[int, ...]  # those that it varies with
+    # whether it is the effect of its columns in an additive kernel, which names it
     effect: bool = False
-    name: str | None = None
+    name: str | None = None  # where it has no other
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -58,12 +49,10 @@ class Summand:
 
 
 def summands(kernel: Kernel, d: int, order: int) -> list[Summand]:
-    """Summands that add up to a kernel of points with d columns.
-
-    Sums, multiples of sums, and additive kernels are opened up. The latter have a summand for each
-    feature and for each interaction of up to `order` features; the others together are one more.
-    Constants, if there are any, are one summand, the last.
-    """
+    """Summands that add up to a kernel of points with d columns."""
+    # Sums, multiples of sums, and additive kernels are opened up. The latter have a summand for
+    # each feature and for each interaction of up to `order` features; the others together are one
+    # more. Constants, if there are any, are one summand, the last.
     found: list[Summand] = []
     constants = []
     for term in terms(kernel, d):
@@ -85,11 +74,12 @@ def varying(kernel: Kernel, d: int) -> Kernel:
     return reduce(Sum, parts) if parts else Constant(pt.zeros(()))
 
 
-def _effects(term, d, order):
-    additive, own = term.kernel, _own(term, d)
+def _effects(term: Term, d: int, order: int) -> Iterator[Summand]:
+    additive, own = cast(ElementarySymmetric, term.kernel), _own(term, d)
     for size in range(1, min(order, additive.order) + 1):
         for chosen in combinations(range(len(additive.parts)), size):
-            kernel = reduce(Product, (Active(additive.parts[i], np.array([i])) for i in chosen))
+            each: list[Kernel] = [Active(additive.parts[i], np.array([i])) for i in chosen]
+            kernel = reduce(Product, each)
             effect = replace(term, kernel=kernel).times(additive.variances[size - 1])
             yield Summand(effect, tuple(own[list(chosen)].tolist()), effect=True)
     if order < additive.order:
@@ -98,12 +88,12 @@ def _effects(term, d, order):
         yield Summand(rest, tuple(own.tolist()), name=REMAINDER)
 
 
-def _own(term, d):
+def _own(term: Term, d: int) -> np.ndarray:
     """Positions of the columns that a term sees."""
     return np.arange(d) if term.columns is None else np.asarray(term.columns)
 
 
-def _seen(kernel, columns):
+def _seen(kernel: Kernel, columns: np.ndarray) -> tuple[int, ...]:
     """Positions of the columns that a kernel depends on, from the columns of its points."""
     if isinstance(kernel, Active):
         return _seen(kernel.kernel, columns[kernel.columns])
@@ -115,7 +105,7 @@ def _seen(kernel, columns):
     return () if isinstance(kernel, Constant) else tuple(columns.tolist())
 
 
-def _described(kernel, columns, features):
+def _described(kernel: Kernel, columns: np.ndarray, features: Sequence[str]) -> str:
     """A kernel in words, with its columns where these are not all."""
     if isinstance(kernel, Active):
         return _described(kernel.kernel, columns[kernel.columns], features)
@@ -126,7 +116,6 @@ def _described(kernel, columns, features):
         return f"power of {_described(kernel.kernel, columns, features)}"
     if isinstance(kernel, Constant):
         return CONSTANT
-    kind = "Linear" if isinstance(kernel, LinearKernel) else type(kernel).__name__
-    name = getattr(kernel, "name", kind)
+    name = "Linear" if isinstance(kernel, LinearKernel) else name_of(kernel)
     some = "" if len(columns) == len(features) else f"({', '.join(features[c] for c in columns)})"
     return name + some

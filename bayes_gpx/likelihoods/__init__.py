@@ -3,10 +3,9 @@
 from typing import Any
 
 from bayes_gpx.likelihoods.base import Likelihood
-from bayes_gpx.likelihoods.classification import Bernoulli, Categorical
+from bayes_gpx.likelihoods.classification import Bernoulli, Categorical, Logit, Probit
 from bayes_gpx.likelihoods.continuous import Normal, StudentT
 from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson
-from bayes_gpx.likelihoods.links import Logit, Probit
 from bayes_gpx.validation import one_of
 
 KNOWN: dict[str, dict[str, Likelihood]] = {

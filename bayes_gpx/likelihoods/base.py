@@ -24,12 +24,16 @@ Theta = Mapping[str, Any]
 """Hyperparameters by name: scalars, symbolic or of NumPy as the method's other arguments."""
 
 
+type Exposure = Tensor | None
+"""What multiplies the mean response of each row, (n,); None for 1."""
+
+
 class Response(NamedTuple):
     """Mean of the response, and its first and second derivative in the latent value."""
 
-    value: pt.TensorVariable
-    slope: pt.TensorVariable | None
-    curvature: pt.TensorVariable | None
+    value: Tensor
+    slope: Tensor | None
+    curvature: Tensor | None
 
 
 class DefaultPrior(NamedTuple):
@@ -46,7 +50,7 @@ class DefaultPrior(NamedTuple):
         multiples of the standard deviation of y, and otherwise at the prior's center.
     """
 
-    prior: Callable[..., pt.TensorVariable]
+    prior: Callable[..., Tensor]
     in_units_of_y: bool = False
 
 
@@ -95,21 +99,21 @@ class Likelihood(ABC):
     classes: int | None = None
 
     @abstractmethod
-    def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Tensor | None = None) -> Tensor:
+    def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Log density of y given f, finite wherever f is, (n,)."""
 
     @abstractmethod
     def derivatives(
-        self, f: Tensor, y: Tensor, theta: Theta, exposure: Tensor | None = None
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Tensor, ...]:
         """Derivatives of `logp` in f; see the two bases."""
 
     @abstractmethod
-    def fisher(self, f: Tensor, theta: Theta, exposure: Tensor | None = None) -> Tensor:
+    def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Fisher information about f: minus the expected second derivative of `logp`."""
 
     @abstractmethod
-    def response(self, f: Tensor, exposure: Tensor | None = None) -> Response:
+    def response(self, f: Tensor, exposure: Exposure = None) -> Response:
         """Mean of y given f, or the probability of each label, with derivatives in f."""
 
     @abstractmethod
@@ -124,7 +128,7 @@ class Likelihood(ABC):
 
     @abstractmethod
     def dist(
-        self, name: str, f: Tensor, theta: Theta, exposure: Tensor | None = None, **kwargs: Any
+        self, name: str, f: Tensor, theta: Theta, exposure: Exposure = None, **kwargs: Any
     ) -> Tensor:
         """Return y as a variable of the PyMC model at hand."""
 
@@ -186,21 +190,21 @@ class ScalarLikelihood(Likelihood):
     ) -> np.ndarray | float:
         """Variance of y given f, in NumPy; infinite where there is none."""
 
-    def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Tensor | None = None) -> Tensor:
+    def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Positive curvature that Newton's steps take where `logp` is not concave: `fisher`."""
         return self.fisher(f, theta, exposure)
 
-    def expected(self, mean: Tensor, variance: Tensor, exposure: Tensor | None = None) -> Response:
+    def expected(self, mean: Tensor, variance: Tensor, exposure: Exposure = None) -> Response:
         """Expectations of `response` where f ~ N(mean, variance)."""
         f, weights = _nodes(mean, pt.sqrt(variance))
-        return Response(*((weights * v).sum(axis=1) for v in self.response(f, _column(exposure))))
+        return Response(*((weights * v).sum(axis=1) for v in self.response(f, column(exposure))))
 
     def expected_log(
         self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """E `logp` for f ~ N(mean, sd^2), its slope in mean, and -2 times its slope in variance."""
         f, weights = _nodes(mean, sd)
-        given = (y[:, None], theta, _column(exposure))
+        given = (y[:, None], theta, column(exposure))
         slopes = self.derivatives(f, *given)[0]
         x = standard_nodes()[0]
         return (
@@ -210,42 +214,25 @@ class ScalarLikelihood(Likelihood):
         )
 
     def log_predictive(
-        self,
-        y: Tensor,
-        mean: Tensor,
-        variance: Tensor,
-        theta: Theta,
-        exposure: Tensor | None = None,
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> Tensor:
         """Log density of y where f ~ N(mean, variance)."""
         return log_sum_exp(self.weighed_nodes(y, mean, variance, theta, exposure)[1])
 
     def posterior_moments(
-        self,
-        y: Tensor,
-        mean: Tensor,
-        variance: Tensor,
-        theta: Theta,
-        exposure: Tensor | None = None,
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Tensor, Tensor]:
         """Mean and variance of f given y where f ~ N(mean, variance) before."""
         return moments(*self.weighed_nodes(y, mean, variance, theta, exposure))
 
     def weighed_nodes(
-        self,
-        y: Tensor,
-        mean: Tensor,
-        variance: Tensor,
-        theta: Theta,
-        exposure: Tensor | None = None,
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Tensor, Tensor]:
         """Nodes (n, K) of f ~ N(mean, variance), and logs of weights that have p(y | f) in them."""
         f, weights = _nodes(mean, pt.sqrt(variance))
-        return f, self.logp(f, y[:, None], theta, _column(exposure)) + np.log(weights)
+        return f, self.logp(f, y[:, None], theta, column(exposure)) + np.log(weights)
 
-    def cumulative(
-        self, f: Tensor, y: Tensor, theta: Theta, exposure: Tensor | None = None
-    ) -> Tensor:
+    def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Probability of at most y given f; needed for the default of `cumulative_predictive`."""
         raise NotImplementedError(
             f"{type(self).__name__} is ordered, but has no method `cumulative`. Define it, the "
@@ -253,16 +240,11 @@ class ScalarLikelihood(Likelihood):
         )
 
     def cumulative_predictive(
-        self,
-        y: Tensor,
-        mean: Tensor,
-        variance: Tensor,
-        theta: Theta,
-        exposure: Tensor | None = None,
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> Tensor:
         """Probability of at most y where f ~ N(mean, variance), where y is `ordered`."""
         f, weights = _nodes(mean, pt.sqrt(variance))
-        return (weights * self.cumulative(f, y[:, None], theta, _column(exposure))).sum(axis=1)
+        return (weights * self.cumulative(f, y[:, None], theta, column(exposure))).sum(axis=1)
 
 
 class VectorLikelihood(Likelihood):
@@ -290,7 +272,7 @@ class VectorLikelihood(Likelihood):
     def expected_information(self, mean: Tensor, sd: Tensor) -> Tensor:
         """E `fisher` where f ~ N(mean, sd^2), independent over classes, (n, C, C)."""
 
-    def expected(self, mean: Tensor, root: Tensor, exposure: Tensor | None = None) -> Response:
+    def expected(self, mean: Tensor, root: Tensor, exposure: Exposure = None) -> Response:
         """Expected probabilities (n, C) where f ~ N(mean, root root'), without derivatives."""
         f, weights = self._nodes(mean, root)
         return Response((weights[:, None] * self.response(f).value).sum(axis=1), None, None)
@@ -317,18 +299,18 @@ class VectorLikelihood(Likelihood):
         mean: Tensor,
         root: Tensor,
         theta: Theta | None = None,
-        exposure: Tensor | None = None,
+        exposure: Exposure = None,
     ) -> Tensor:
         """Log probability of y where f ~ N(mean, root root'), mean (n, C) and root (n, C, C)."""
         f, weights = self._nodes(mean, root)
         return log_sum_exp(self.logp(f, y[:, None], theta or {}) + np.log(weights))
 
-    def _nodes(self, mean, root):
+    def _nodes(self, mean: Tensor, root: Tensor) -> tuple[Tensor, np.ndarray]:
         """Nodes (n, K, C) of f ~ N(mean, root root') and weights (K,)."""
         x, weights = standard_nodes(self.classes)
-        return (mean[..., None] + pt.matmul(root, x)).transpose(0, 2, 1), weights
+        return (mean[..., None] + root @ x).transpose(0, 2, 1), weights
 
-    def _independent(self, mean, sd):
+    def _independent(self, mean: Tensor, sd: Tensor) -> tuple[Tensor, np.ndarray]:
         """Nodes (n, K, C) of independent f ~ N(mean, sd^2) and weights (K,).
 
         By a matrix product, which keeps the nodes of a class neighbours in memory.
@@ -336,14 +318,15 @@ class VectorLikelihood(Likelihood):
         x, weights = standard_nodes(self.classes)
         basis = np.stack([np.ones_like(x), x], axis=1)
         both = pt.stack([mean, sd], axis=2)[:, :, None]
-        return pt.matmul(both, basis)[:, :, 0].transpose(0, 2, 1), weights
+        return (both @ basis)[:, :, 0].transpose(0, 2, 1), weights
 
 
-def _nodes(mean, sd):
+def _nodes(mean: Tensor, sd: Tensor) -> tuple[Tensor, np.ndarray]:
     """Nodes (n, K) of f ~ N(mean, sd^2) and weights (K,)."""
     x, weights = standard_nodes()
     return mean[:, None] + sd[:, None] * x, weights
 
 
-def _column(exposure):
+def column(exposure: Exposure) -> Exposure:
+    """Exposure as a column (n, 1), beside nodes (n, K) of f."""
     return None if exposure is None else exposure[:, None]

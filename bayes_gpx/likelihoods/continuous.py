@@ -1,20 +1,24 @@
 """Real numbers: normal noise, and Student-t noise for outliers."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from numpy.typing import ArrayLike
 
-from bayes_gpx.likelihoods.base import DefaultPrior, Response, ScalarLikelihood
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Response, ScalarLikelihood, Theta
 from bayes_gpx.likelihoods.predictive import Located, Predictive
 from bayes_gpx.numerics.gaussian_expectations import log_student_normal, student_normal_cdf
+from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import log_normal, log_rising_ratio, ndtr
 
 
 def _sd(
     name: str, dims: tuple[str, ...] | None = None, least: np.ndarray | float | None = None
-) -> pt.TensorVariable:
+) -> Tensor:
     if least is None:
         return pm.HalfNormal(name, sigma=1.0, dims=dims)
     return pm.Truncated(name, pm.HalfNormal.dist(1.0), lower=least, dims=dims)
@@ -30,11 +34,13 @@ class _Real(Located, ScalarLikelihood):
     scaled = True
     units = "{y}"
 
-    def response(self, f, exposure=None):
+    def response(self, f: Tensor, exposure: Exposure = None) -> Response:
         """Return f itself."""
         return Response(f, pt.ones_like(f), pt.zeros_like(f))
 
-    def expected(self, mean, variance, exposure=None):
+    def expected(
+        self, mean: Tensor, variance: Tensor | None, exposure: Exposure = None
+    ) -> Response:
         """Return the mean itself."""
         return self.response(mean)
 
@@ -46,40 +52,56 @@ class Normal(_Real):
     hyperparameters = {"sigma": SIGMA}
     normal = True
 
-    def logp(self, f, y, theta, exposure=None):
+    def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Log density of y given f."""
         return log_normal(y, f, pt.sqr(theta["sigma"]))
 
-    def derivatives(self, f, y, theta, exposure=None):
+    def derivatives(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """First three derivatives of `logp` in f."""
         information = self.fisher(f, theta)
         return information * (y - f), -information, pt.zeros_like(f)
 
-    def fisher(self, f, theta, exposure=None):
+    def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Expected information about f."""
         return pt.ones_like(f) / pt.sqr(theta["sigma"])
 
-    def log_predictive(self, y, mean, variance, theta, exposure=None):
+    def log_predictive(
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> Tensor:
         """Log density of y where f ~ N(mean, variance)."""
         return log_normal(y, mean, variance + pt.sqr(theta["sigma"]))
 
-    def cumulative_predictive(self, y, mean, variance, theta, exposure=None):
+    def cumulative_predictive(
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> Tensor:
         """Probability of at most y where f ~ N(mean, variance)."""
         return ndtr((y - mean) / pt.sqrt(variance + pt.sqr(theta["sigma"])))
 
-    def variance(self, f, theta, exposure=None):
+    def variance(
+        self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
+    ) -> np.ndarray | float:
         """Variance of y given f."""
         return theta["sigma"] ** 2
 
-    def draw(self, f, theta, rng, exposure=None):
+    def draw(
+        self,
+        f: np.ndarray,
+        theta: Theta,
+        rng: np.random.Generator,
+        exposure: ArrayLike | None = None,
+    ) -> np.ndarray:
         """Random y given f."""
         return f + theta["sigma"] * rng.standard_normal(np.shape(f))
 
-    def dist(self, name, f, theta, exposure=None, **kwargs):
+    def dist(
+        self, name: str, f: Tensor, theta: Theta, exposure: Exposure = None, **kwargs: Any
+    ) -> Tensor:
         """Return y as a variable of the PyMC model at hand."""
         return pm.Normal(name, mu=f, sigma=theta["sigma"], **kwargs)
 
-    def predictive(self, mean, variance, theta):
+    def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
         """Distribution of y where f ~ N(mean, variance), jets: with the variance of the noise."""
         return Predictive((mean,), variance.shifted(theta["sigma"] ** 2))
 
@@ -98,13 +120,15 @@ class StudentT(_Real):
     }
     concave = False
 
-    def logp(self, f, y, theta, exposure=None):
+    def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Log density of y given f."""
         nu, sigma = theta["nu"], theta["sigma"]
         constant = log_rising_ratio(nu / 2.0, 0.5) - np.log(2.0 * np.pi) / 2.0 - pt.log(sigma)
         return constant - (nu + 1.0) / 2.0 * pt.log1p(pt.sqr((y - f) / sigma) / nu)
 
-    def derivatives(self, f, y, theta, exposure=None):
+    def derivatives(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
         """First three derivatives of `logp` in f."""
         e, wide = y - f, theta["nu"] * pt.sqr(theta["sigma"])
         spread = wide + pt.sqr(e)
@@ -115,38 +139,52 @@ class StudentT(_Real):
             2.0 * slope * (e / spread) * (pt.sqr(e) - 3.0 * wide) / spread,
         )
 
-    def fisher(self, f, theta, exposure=None):
+    def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Expected information about f."""
         nu = theta["nu"]
         return pt.ones_like(f) * (nu + 1.0) / ((nu + 3.0) * pt.sqr(theta["sigma"]))
 
-    def steps(self, f, y, theta, exposure=None):
+    def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Positive curvature that bounds the density's own: steps with it never overshoot."""
         return (theta["nu"] + 1.0) / (theta["nu"] * pt.sqr(theta["sigma"]) + pt.sqr(y - f))
 
-    def log_predictive(self, y, mean, variance, theta, exposure=None):
+    def log_predictive(
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> Tensor:
         """Log density of y where f ~ N(mean, variance), by quadrature."""
         return log_student_normal(y - mean, variance, theta["sigma"], theta["nu"])
 
-    def cumulative_predictive(self, y, mean, variance, theta, exposure=None):
+    def cumulative_predictive(
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> Tensor:
         """Probability of at most y where f ~ N(mean, variance), by quadrature."""
         return student_normal_cdf(y - mean, variance, theta["sigma"], theta["nu"])
 
-    def variance(self, f, theta, exposure=None):
+    def variance(
+        self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
+    ) -> np.ndarray | float:
         """Variance of y given f; infinite where nu is at most 2."""
         nu = np.asarray(theta["nu"])
         finite = nu / np.maximum(nu - 2.0, 1e-300)
         return theta["sigma"] ** 2 * np.where(nu > 2.0, finite, np.inf)
 
-    def draw(self, f, theta, rng, exposure=None):
+    def draw(
+        self,
+        f: np.ndarray,
+        theta: Theta,
+        rng: np.random.Generator,
+        exposure: ArrayLike | None = None,
+    ) -> np.ndarray:
         """Random y given f."""
         return f + theta["sigma"] * rng.standard_t(theta["nu"], np.shape(f))
 
-    def dist(self, name, f, theta, exposure=None, **kwargs):
+    def dist(
+        self, name: str, f: Tensor, theta: Theta, exposure: Exposure = None, **kwargs: Any
+    ) -> Tensor:
         """Return y as a variable of the PyMC model at hand."""
         return pm.StudentT(name, nu=theta["nu"], mu=f, sigma=theta["sigma"], **kwargs)
 
-    def predictive(self, mean, variance, theta):
+    def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
         """Student-t distribution of y for f ~ N(mean, variance), jets.
 
         Its squared scale is sigma^2 plus the variance of f: the approximation of the paper that

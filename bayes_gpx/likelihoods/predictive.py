@@ -1,11 +1,10 @@
-"""Families of predictive distributions: their Fisher information, and how far apart two are.
+"""Families of predictive distributions: their Fisher information, and how far apart two are."""
 
-In NumPy, for parameters that vary with x. A family is two distributions that differ by `excess`,
-which does not vary with x: 0 for a normal or a Poisson, which Student's t or a negative binomial
-tend to as it goes to 0.
-"""
+# In NumPy, for parameters that vary with x. A family is two distributions that differ by `excess`,
+# which does not vary with x: 0 for a normal or a Poisson, which Student's t or a negative binomial
+# tend to as it goes to 0.
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -17,21 +16,11 @@ WIDTH / sqrt(nu), and it ends where the integrand has fallen to exp(-DROP) of it
 
 
 class Predictive(NamedTuple):
-    """The distribution of a new row's y at m points, by jets of its parameters.
+    """The distribution of a new row's y at m points, by jets of its parameters."""
 
-    Attributes
-    ----------
-    means : tuple of Jet
-        Location or mean of y, or the probability of each class.
-    variance : Jet or None
-        Squared scale, if it is a separate parameter.
-    excess : float
-        1 / nu of Student's t, 1 / dispersion of a negative binomial; 0 for a normal, a Poisson.
-    """
-
-    means: tuple
-    variance: Jet | None = None
-    excess: float = 0.0
+    means: tuple[Jet, ...]  # location or mean of y, or the probability of each class
+    variance: Jet | None = None  # squared scale, if it is a separate parameter
+    excess: float = 0.0  # 1 / nu of Student's t, 1 / dispersion of a negative binomial; else 0
 
     def at(self, rows: slice | np.ndarray) -> "Predictive":
         """The same at some points, without derivatives."""
@@ -45,14 +34,14 @@ class Located:
 
     def parameters(self, found: Predictive) -> tuple[tuple[Jet, np.ndarray], ...]:
         """Location and squared scale, each with its Fisher information (m,)."""
-        v, q = found.variance.value, 3.0 * found.excess
-        location = (1.0 + found.excess) / (v * (1.0 + q))
-        return (found.means[0], location), (found.variance, 0.5 / (v**2 * (1.0 + q)))
+        variance, q = cast(Jet, found.variance), 3.0 * found.excess
+        location = (1.0 + found.excess) / (variance.value * (1.0 + q))
+        return (found.means[0], location), (variance, 0.5 / (variance.value**2 * (1.0 + q)))
 
     def divergence(self, here: Predictive, there: Predictive) -> np.ndarray:
         """Kullback-Leibler divergence from one to another of the same excess, (m,)."""
-        scale, other = np.sqrt(here.variance.value), there.variance.value
-        growth = (other - here.variance.value) / here.variance.value
+        own, other = (cast(Jet, found.variance).value for found in (here, there))
+        scale, growth = np.sqrt(own), (other - own) / own
         shift = there.means[0].value - here.means[0].value
         if here.excess == 0.0:
             return 0.5 * (np.log1p(growth) - growth / (1.0 + growth) + shift**2 / other)
@@ -65,7 +54,7 @@ class Located:
         return 0.5 * np.log1p(growth) + 0.5 * (nu + 1.0) * np.log1p(further) @ weights
 
 
-def _student_nodes(nu):
+def _student_nodes(nu: float) -> tuple[np.ndarray, np.ndarray]:
     """Nodes for expectations over Student's t; equal steps in arcsinh(t / sqrt(nu))."""
     drop = DROP / nu
     end = drop + np.log1p(np.sqrt(-np.expm1(-2.0 * drop)))
@@ -107,11 +96,11 @@ class Labelled:
         return sum(p * _above_log(_over(moved - p, p)) for p, moved in both)
 
 
-def _above_log(t):
+def _above_log(t: np.ndarray) -> np.ndarray:
     """Return t - log(1 + t), never negative."""
     return t - np.log1p(t)
 
 
-def _over(a, p):
+def _over(a: np.ndarray | float, p: np.ndarray) -> np.ndarray:
     """Quotient by probabilities, 0 for those that are too small for a number."""
     return np.divide(a, p, out=np.zeros_like(p), where=p > 0.0)

@@ -1,8 +1,9 @@
-"""Expected probabilities of several classes, E softmax(f), and their derivatives in x.
+"""Expected probabilities of several classes, E softmax(f), and their derivatives in x."""
 
-In NumPy, for normal f, by quasi-random points: f = m + R z with R R' = V. Derivatives are exact for
-this sum over points.
-"""
+# In NumPy, for normal f, by quasi-random points: f = m + R z with R R' = V. Derivatives are exact
+# for this sum over points.
+
+from typing import Any, cast
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -38,13 +39,18 @@ def expected_probabilities(mean: Jet, variance: Jet) -> tuple[Jet, ...]:
     return tuple(Jet(value[:, c], first[..., c], second[..., c]) for c in range(value.shape[1]))
 
 
-def _moved(jet, e, t):
+def _moved(jet: Jet, e: int, t: float) -> tuple[np.ndarray, np.ndarray]:
     """Taylor expansions of the value and its first derivatives, a way t along feature e."""
-    value = jet.value + t * jet.first[:, e] + 0.5 * t**2 * jet.second[:, e, e]
-    return value, jet.first + t * jet.second[:, e]
+    value, first, second = cast(tuple[np.ndarray, np.ndarray, np.ndarray], jet)
+    return value + t * first[:, e] + 0.5 * t**2 * second[:, e, e], first + t * second[:, e]
 
 
-def _at(mean, variance, mean_first=None, variance_first=None):
+def _at(
+    mean: np.ndarray,
+    variance: np.ndarray,
+    mean_first: np.ndarray | None = None,
+    variance_first: np.ndarray | None = None,
+) -> tuple[np.ndarray, Any, Any]:
     """Expected probabilities (m, C), derivatives (m, d, C), and relative rates of V (d,)."""
     C = mean.shape[1]
     z, weights = standard_nodes(C)

@@ -8,7 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
+
+from bayes_gpx.aliases import Tensor
 
 Players = tuple[tuple[int, ...], ...]
 """The columns of each player, together all columns."""
@@ -16,23 +17,13 @@ Players = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, eq=False)
 class Coalitions:
-    """Coalitions, and Shapley values as sums of what these are worth.
+    """Coalitions, and Shapley values as sums of their values."""
 
-    Attributes
-    ----------
-    masks : array of bool (s, d)
-        Which columns have moved.
-    shares : array (d, s)
-        What the Shapley value of a player gives each coalition, in the row of its first column; the
-        rows of its other columns are zeros.
-    before, after : integer array (orders, players)
-        The coalitions before and after a player's turn, in each of several random orders, which
-        come in pairs: the second half holds the reversed orders. Empty for all coalitions.
-    """
-
-    masks: np.ndarray
-    shares: np.ndarray
+    masks: np.ndarray  # (s, d): columns that have moved
+    shares: np.ndarray  # (d, s): the weights of a player's Shapley value, at its first column
+    # (orders, players): the coalition before a player's turn in each random order
     before: np.ndarray
+    # and after it; the second half of the orders reverses the first; empty for all coalitions
     after: np.ndarray
 
     def beside(self, p: int) -> Coalitions:
@@ -43,28 +34,20 @@ class Coalitions:
         return replace(self, masks=masks, shares=shares)
 
     def errors(self, values: np.ndarray) -> np.ndarray:
-        """Monte Carlo errors (..., players) of Shapley values of coalitions' values (..., s).
-
-        Those of the mean over pairs of orders; an order and its reverse are not independent.
-        """
+        """Monte Carlo errors (..., players) of Shapley values of coalitions' values (..., s)."""
         gains = values[..., self.after] - values[..., self.before]
         *outer, orders, players = gains.shape
+        # The errors are of the mean over pairs of orders: an order and its reverse are not
+        # independent.
         each = gains.reshape((*outer, 2, orders // 2, players)).mean(axis=-3)
         return each.std(axis=-2, ddof=1) / math.sqrt(orders // 2)
 
 
 @dataclass(frozen=True)
 class Orders:
-    """Random orders of players, half of them the reverse of the others; or all coalitions.
+    """Random orders of players, half of them the reverse of the others; or all coalitions."""
 
-    Attributes
-    ----------
-    count : int or None
-        None for all coalitions.
-    seed : int
-    """
-
-    count: int | None = None
+    count: int | None = None  # None for all coalitions
     seed: int = 0
 
 
@@ -110,6 +93,6 @@ def _of_columns(
     return masks, wide
 
 
-def mixed(x: TensorVariable, baselines: TensorVariable, masks: np.ndarray) -> TensorVariable:
+def mixed(x: Tensor, baselines: Tensor, masks: np.ndarray) -> Tensor:
     """Points (m, b, s, d) that are at x (m, d) in a mask's columns, at a baseline (b, d) else."""
     return pt.switch(masks, x[:, None, None], baselines[:, None])

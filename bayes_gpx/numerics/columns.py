@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import cast
+
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply, Variable
@@ -19,13 +22,12 @@ def among_all(part: Tensor, columns: np.ndarray, d: int | Tensor, *axes: int) ->
     return part
 
 
-def _zeros(sizes):
-    """Zeros of these sizes, with constant sizes in the type.
-
-    `pytensor.tensor.zeros` infers sizes from the array's whole graph at each call, which takes
-    longer than compiling the graph.
-    """
+def _zeros(sizes: Sequence[Tensor]) -> Tensor:
+    """Zeros of these sizes, with constant sizes in the type."""
+    # `pytensor.tensor.zeros` infers sizes from the array's whole graph at each call, which takes
+    # longer than compiling the graph.
     known = [get_underlying_scalar_constant_value(s, raise_not_constant=False) for s in sizes]
     shape = [None if isinstance(s, Variable) else int(s) for s in known]
     zeros = TensorType("float64", shape=shape)()
-    return Apply(Alloc(), [pt.constant(0.0, dtype=zeros.dtype), *sizes], [zeros]).outputs[0]
+    made = Apply(Alloc(), [pt.constant(0.0, dtype=zeros.dtype), *sizes], [zeros])
+    return cast(Tensor, made.outputs[0])

@@ -4,42 +4,41 @@ from collections.abc import Sequence
 from functools import reduce
 from math import prod
 from operator import mul
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.compile.builders import OpFromGraph
 from pytensor.compile.mode import Mode
-from pytensor.graph.basic import Apply
+from pytensor.graph.basic import Apply, Variable
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import MergeOptimizer, dfs_rewriter, node_rewriter
-from pytensor.link.basic import PerformLinker
+from pytensor.link.basic import Linker, PerformLinker
 from pytensor.scalar import Mul, TrueDiv
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Sum
 from pytensor.tensor.rewriting.ofg import inline_ofg_node
 
+from bayes_gpx.aliases import Tensor
+
 
 @node_rewriter([OpFromGraph])
-def _inlined(fgraph, node):
-    """Replace an `OpFromGraph` by its inner graph.
-
-    Copies of a compiled function share its inner functions, which threads must not.
-    """
+def _inlined(fgraph: FunctionGraph, node: Apply) -> list[Variable] | bool | None:
+    """Replace an `OpFromGraph` by its inner graph."""
+    # Copies of a compiled function share its inner functions, which threads must not.
     return inline_ofg_node(node)
 
 
 @node_rewriter([pt.second])
-def _spread(fgraph, node):
-    """Replace `second`, which has no NumPy function and runs in Python for every number.
-
-    The node is made directly, since `pt.alloc` would infer the known type again, from the whole
-    graph below.
-    """
-    like, values = node.inputs
+def _spread(fgraph: FunctionGraph, node: Apply) -> list[Variable]:
+    """Replace `second`, which has no NumPy function and runs in Python for every number."""
+    like, values = cast(list[Tensor], node.inputs)
     both = zip(like.type.broadcastable, like.shape, values.shape, strict=True)
     sizes = [own if same else other for same, other, own in both]
+    # The node is made directly, since `pt.alloc` would infer the known type again, from the whole
+    # graph below.
     return [Apply(Alloc(), [values, *sizes], [node.outputs[0].type()]).outputs[0]]
 
 
@@ -56,13 +55,9 @@ class SumOfProduct(Op):
 
 
 @node_rewriter([Sum])
-def _contracted(fgraph, node):
-    """Replace the sum of a product of arrays by a scalar product, which saves an array.
-
-    The first factors are multiplied first, so sums with equal first factors, such as derivatives of
-    one covariance, share their products.
-    """
-    (product,) = node.inputs
+def _contracted(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
+    """Replace the sum of a product of arrays by a scalar product, which saves an array."""
+    (product,) = cast(list[Tensor], node.inputs)
     if len(node.op.axis or range(product.ndim)) < product.ndim:
         return None
     above, below = _factors(product)
@@ -71,13 +66,15 @@ def _contracted(fgraph, node):
     floats = all(v.dtype == "float64" for v in arrays)
     if len(arrays) < 2 or not whole or not floats:
         return None
+    # The first factors are multiplied first, so sums with equal first factors, such as derivatives
+    # of one covariance, share their products.
     *first, last = arrays
     found = SumOfProduct()(reduce(mul, first), last)
     scalars = [v.reshape(()) for v in above if all(v.type.broadcastable)]
     return [prod([found, *scalars]) / prod(v.reshape(()) for v in below)]
 
 
-def _factors(product):
+def _factors(product: Variable) -> tuple[list, list]:
     """Factors of a product of arrays, and the scalars that it is divided by."""
     node = product.owner
     if node is None or not isinstance(node.op, Elemwise):
@@ -92,16 +89,14 @@ def _factors(product):
 
 
 class Sloped(Op):
-    """An operation with slopes that another operation may compute, after its one number.
+    """An operation with slopes that another operation may compute, after its one number."""
 
-    `slopes_of` is the operation that this one computes slopes of, or None.
-    """
-
+    # The operation that this one computes slopes of, or None.
     slopes_of: "Sloped | None" = None
 
 
 @node_rewriter(None)
-def _found_beside(fgraph, node):
+def _found_beside(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     """Replace a number by the equal one that is computed with its slopes."""
     if not isinstance(node.op, Sloped) or not node.inputs:
         return None
@@ -143,7 +138,7 @@ write out shapes that arrays know by themselves.
 """
 
 
-def _light(linker):
+def _light(linker: str | Linker) -> Mode:
     mode = Mode(linker=linker, optimizer="fast_compile").excluding(
         *HARMFUL_REWRITES, *USELESS_REWRITES
     )

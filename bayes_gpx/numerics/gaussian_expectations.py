@@ -1,8 +1,7 @@
-"""Integrals over one Gaussian variable, by trapezoids that end where the integrand does.
+"""Integrals over one Gaussian variable, by trapezoids that end where the integrand does."""
 
-The trapezoid rule converges exponentially for analytic integrands that vanish at both ends.
-Gauss-Hermite nodes do not: the poles of the logistic function spoil them.
-"""
+# The trapezoid rule converges exponentially for analytic integrands that vanish at both ends.
+# Gauss-Hermite nodes do not: the poles of the logistic function spoil them.
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -44,20 +43,17 @@ def nodes(
     slope: Tensor,
     peak: TensorLike,
 ) -> tuple[Tensor, Tensor]:
-    """Nodes and weights for expectations of g(f) h(f) with f ~ N(mean, variance), for any smooth h.
-
-    `log_g` is the log of a log-concave g, elementwise on (n, K), with derivative `slope` (n,) at
-    the mean. The variance (n,) may be 0. The peak of g times the density lies between `mean` and
-    `peak`, which may be infinite. Returns f (n, K) and log_weights (n, K): E[g h] is the sum of
-    exp(log_weights) h(f) over the last axis.
-    """
+    """Nodes f and log weights (n, K) with E g(f) h(f) = sum exp(log_weights) h(f), f normal."""
+    # `log_g` is the log of a log-concave g, elementwise on (n, K), with derivative `slope` (n,) at
+    # the mean; h is any smooth function. The variance (n,) may be 0. The peak of g times the
+    # density lies between `mean` and `peak`, which may be infinite.
     sd = pt.sqrt(variance)
     # In standard deviations: log g is concave, so its slope at the mean bounds the way to the peak.
     reach = pt.minimum(pt.abs(sd * slope), pt.abs(peak - mean) / pt.maximum(sd, 1e-150))
     end = pt.sign(slope) * reach
     low, high = pt.minimum(end, 0.0) - SDS, pt.maximum(end, 0.0) + SDS
 
-    def at(low, high, count):
+    def at(low: Tensor, high: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
         z = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, count)
         f = mean[:, None] + sd[:, None] * z
         return z, f, log_g(f) - pt.sqr(z) / 2.0
@@ -85,11 +81,9 @@ def moments(f: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
 def log_student_normal(
     distance: Tensor, variance: Tensor, sigma: TensorLike, nu: TensorLike
 ) -> Tensor:
-    """Log density of a Student-t variable plus a normal one, `distance` from their mean, (n,).
-
-    The Student-t distribution is a mixture of normals over a precision lambda, Gamma(nu / 2,
-    nu / 2); the integrand is analytic in log lambda, whatever the two widths.
-    """
+    """Log density of Student-t plus normal noise, at a `distance` (n,) from their mean."""
+    # The Student-t distribution is a mixture of normals over a precision lambda ~ Gamma(nu / 2, nu
+    # / 2). The integrand is analytic in log lambda for any two widths.
     a = nu / 2.0
     square = pt.sqr(distance)
     # Two bounds on how far a distance can pull log lambda down from 0: the second, by the normal
@@ -105,16 +99,15 @@ def log_student_normal(
 def student_normal_cdf(
     distance: Tensor, variance: Tensor, sigma: TensorLike, nu: TensorLike
 ) -> Tensor:
-    """Distribution function of a Student-t variable plus a normal one, `distance` above their mean.
-
-    Exact to 1e-9 where nu is at least 0.5.
-    """
+    """Distribution function of Student-t plus normal noise; exact to 1e-9 if nu is at least 0.5."""
     low = -_margin(nu / 2.0) + pt.zeros_like(distance)
     log_weights, spread = _precisions(low, variance, sigma, nu)
     return (pt.exp(log_weights) * ndtr(distance[:, None] / pt.sqrt(spread))).sum(axis=1)
 
 
-def _precisions(low, variance, sigma, nu):
+def _precisions(
+    low: Tensor, variance: Tensor, sigma: TensorLike, nu: TensorLike
+) -> tuple[Tensor, Tensor]:
     """Log weights of nodes in log lambda from `low` (n,) up, and variances given lambda, (n, K)."""
     a = nu / 2.0
     high = pt.log1p(DROP / a + SDS / pt.sqrt(a)) + pt.zeros_like(low)
@@ -125,18 +118,16 @@ def _precisions(low, variance, sigma, nu):
     return log_gamma + log_step[:, None], spread
 
 
-def _margin(a):
+def _margin(a: TensorLike) -> Tensor:
     """Return delta with a (exp(-delta) - 1 + delta) above `DROP`: log lambda stays above -delta."""
     return DROP / a + SDS / pt.sqrt(a)
 
 
 @lru_cache(maxsize=8)
 def standard_nodes(classes: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes of standard normal variables, (K,) or (classes, K), and their weights (K,).
-
-    Not (K, classes): sums over classes would then add up few numbers that are neighbours in memory,
-    which NumPy does slowly.
-    """
+    """Nodes of standard normal variables, (K,) or (classes, K), and their weights (K,)."""
+    # Not (K, classes): sums over classes would then add up few numbers that are neighbours in
+    # memory, which NumPy does slowly.
     if classes is None:
         x = np.linspace(-FURTHEST, FURTHEST, FEW)
         weights = np.exp(-(x**2) / 2)

@@ -7,22 +7,16 @@ import numpy as np
 
 
 class Jet(NamedTuple):
-    """Values at m points, with their derivatives in d features.
+    """Values at m points, with their derivatives in d features."""
 
-    Attributes
-    ----------
-    value : array (m,)
-    first : array (m, d) or None
-    second : array (m, d, d) or None
-    """
-
-    value: np.ndarray
-    first: np.ndarray | None = None
-    second: np.ndarray | None = None
+    value: np.ndarray  # (m,)
+    first: np.ndarray | None = None  # (m, d)
+    second: np.ndarray | None = None  # (m, d, d)
 
     def at(self, points: slice) -> "Jet":
         """Those of some of the points."""
-        return Jet(*(None if part is None else part[points] for part in self))
+        first, second = (None if part is None else part[points] for part in self[1:])
+        return Jet(self.value[points], first, second)
 
     def shifted(self, constant: float) -> "Jet":
         """The sum with a number that does not vary with x."""
@@ -30,16 +24,14 @@ class Jet(NamedTuple):
 
 
 def expectation(mean: Jet, variance: Jet, value: np.ndarray, rates: Sequence[np.ndarray]) -> Jet:
-    """Jet of E g(f) for f ~ N(mean, variance), by the chain rule.
-
-    The derivative of E g(f) in the variance is half its second derivative in the mean. `rates` are
-    expectations (m,) of g' and g''; if the jets have second derivatives, also of g''' and g''''.
-    """
-    if mean.first is None:
+    """Jet of E g(f) for f ~ N(mean, variance), by the chain rule; `rates` are E g', E g'', ..."""
+    # The derivative of E g(f) in the variance is half its second derivative in the mean, so second
+    # derivatives of the jets need E g''' and E g'''' too.
+    if mean.first is None or variance.first is None:
         return Jet(value)
     one, two = rates[0][:, None], rates[1][:, None] / 2.0
     first = one * mean.first + two * variance.first
-    if mean.second is None:
+    if mean.second is None or variance.second is None:
         return Jet(value, first)
     one, two, three, four = (
         rate[:, None, None] / part for rate, part in zip(rates, (1.0, 2.0, 2.0, 4.0), strict=True)

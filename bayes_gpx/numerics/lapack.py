@@ -1,8 +1,7 @@
-"""LAPACK's factors, solutions and inverses by address; calls then release Python's lock.
+"""LAPACK's factors, solutions and inverses by address; calls then release Python's lock."""
 
-SciPy's own wrappers hold the lock, and chains that share a process would wait for each other;
-`ctypes` calls into the same routines do not.
-"""
+# SciPy's own wrappers hold the lock, and chains that share a process would wait for each other.
+# `ctypes` calls into the same routines do not.
 
 import ctypes
 from collections.abc import Callable
@@ -62,11 +61,9 @@ potrf, potrs, potri, trtri, trmm, lauum, trtrs, lacpy, syr = (
 
 
 def invert(upper: np.ndarray) -> None:
-    """Replace U in the upper triangle by the upper triangle of (U'U)^-1.
-
-    Like `potri`, in five sixths of its time for some hundred rows: blocks of columns are multiplied
-    by the inverse of the columns before them.
-    """
+    """Replace U in the upper triangle by the upper triangle of (U'U)^-1."""
+    # Like `potri`, in five sixths of its time for some hundred rows: blocks of columns are
+    # multiplied by the inverse of the columns before them.
     n = len(upper)
     order, info = np.array([n], np.int32), np.zeros(1, np.int32)
     k, i, left, plain = order.ctypes, info.ctypes, LOWER.ctypes, PLAIN.ctypes

@@ -29,10 +29,7 @@ def solve(root: Tensor, B: Tensor) -> Tensor:
 
 
 def with_jitter(attempt: Callable[[float], Any]) -> tuple[Any, float]:
-    """Call ``attempt(jitter)`` with 0, then with growing relative jitter, until all is finite.
-
-    Returns the arrays and the jitter; raises ValueError if the largest jitter does not help.
-    """
+    """Arrays of ``attempt(jitter)``, with the least relative jitter for which all are finite."""
     for jitter in (0.0, *JITTERS):
         arrays = attempt(jitter)
         if all(np.isfinite(array).all() for array in arrays):
@@ -45,14 +42,11 @@ def with_jitter(attempt: Callable[[float], Any]) -> tuple[Any, float]:
 
 
 def sqrt_psd(covariance: np.ndarray) -> np.ndarray:
-    """Square root A of covariances (..., c, c), A A' = covariance.
-
-    A Cholesky factor. Of a singular matrix, a factor with pivots, at a tenth of the cost of
-    eigenvectors; of many small ones, scaled eigenvectors. Pivots and eigenvalues within round-off
-    count as 0, since their roots would be 1e-8 rather than 1e-16. All use the correlations, so
-    components in small units are not lost in the round-off of components in huge units; a component
-    without variance stays exactly 0.
-    """
+    """Square root A of covariances (..., c, c), A A' = covariance."""
+    # A Cholesky factor. For a singular matrix, a factor with pivots, at a tenth of the cost of
+    # eigenvectors; for many small ones, scaled eigenvectors. All use the correlations, so
+    # components in small units are not lost in the round-off of components in huge units. A
+    # component without variance stays exactly 0.
     sd = np.sqrt(np.maximum(np.diagonal(covariance, axis1=-2, axis2=-1), 0.0))
     scale = np.where(sd > 0, sd, 1.0)
     correlation = covariance / scale[..., :, None] / scale[..., None, :]
@@ -65,6 +59,7 @@ def sqrt_psd(covariance: np.ndarray) -> np.ndarray:
             np.fill_diagonal(correlation, np.where(sd > 0, 1.0, 0.0))
             return sd[:, None] * _pivoted(correlation)
         values, vectors = np.linalg.eigh(correlation)
+    # Eigenvalues within round-off count as 0, since their roots would be 1e-8 and not 1e-16.
     least = values.shape[-1] * np.finfo(float).eps * values[..., -1:]
     known = np.where(values > least, values, 0.0)
     return sd[..., None] * vectors * np.sqrt(known)[..., None, :]
@@ -73,6 +68,7 @@ def sqrt_psd(covariance: np.ndarray) -> np.ndarray:
 def _pivoted(correlation: np.ndarray) -> np.ndarray:
     """Square root A (n, n) of a positive semidefinite matrix, with columns of 0 beyond its rank."""
     n = len(correlation)
+    # Pivots within round-off count as 0, like eigenvalues in `sqrt_psd`.
     factor, pivots, rank, _ = dpstrf(correlation, lower=1, tol=n * np.finfo(float).eps)
     lower = np.tril(factor)
     lower[:, rank:] = 0.0

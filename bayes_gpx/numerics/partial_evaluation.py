@@ -13,10 +13,7 @@ from bayes_gpx.numerics.threads import LOCK, ThreadedFunction
 
 
 class Staged:
-    """A function for many calls with some constant arguments.
-
-    ``Staged(changing, fixed, outputs, mode).given(*fixed)`` is a function of the changing ones.
-    """
+    """``Staged(changing, fixed, outputs, mode).given(*fixed)`` is a function of the changing."""
 
     def __init__(self, changing: Sequence, fixed: Sequence, outputs: Sequence, mode: Mode) -> None:
         inputs = [*changing, *fixed]

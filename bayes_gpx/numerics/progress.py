@@ -40,12 +40,9 @@ def beside(cheaper: tuple[str, float] | None) -> Iterator[None]:
 
 
 def progress_bar(wanted: bool) -> Progress:
-    """Progress display on a terminal or in a notebook; silent if output goes to a file.
-
-    Shows the task, its progress, and the elapsed and remaining time. Silent in all threads but the
-    main one, since a terminal has one display at a time.
-    """
+    """Progress display on a terminal or in a notebook; silent if output goes to a file."""
     console = Console(stderr=True)
+    # A terminal has one display at a time, which belongs to the main thread.
     alone = threading.current_thread() is threading.main_thread()
     visible = wanted and alone and (console.is_terminal or console.is_jupyter)
     columns = (
@@ -77,13 +74,9 @@ def foretell(
     wanted: bool,
     quicker: tuple[str, float] | None = None,
 ) -> None:
-    """Announce in one line the duration of a computation, if it is more than a minute.
-
-    Also announces the memory that one evaluation needed, and a cheaper approximation from `beside`.
-    `evaluate` is called once, and once more for timing, since the first call may compile; about
-    `times` calls will follow, `at_once` at a time. Nothing is called unless `wanted`. `quicker` is
-    an alternative and its relative time.
-    """
+    """Announce duration and memory of a computation, and a cheaper one, if it exceeds a minute."""
+    # About `times` calls of `evaluate` will follow, `at_once` at a time. Nothing is called unless
+    # `wanted`. `quicker` is an alternative and its relative time; `beside` may name another.
     if not wanted or threading.current_thread() is not threading.main_thread():
         return
     each = seconds_of(evaluate)
@@ -106,7 +99,7 @@ def seconds_of(evaluate: Callable[[], object]) -> float:
     return perf_counter() - begun
 
 
-def _instead(total, quicker):
+def _instead(total: float, quicker: tuple[str, float] | None) -> str:
     """What would take less than half of the time, in sentences; "" without such."""
     name, share = _CHEAPER.get() or ("", 1.0)
     ways = [(f"With approximation={name}", share), quicker or ("", 1.0)]

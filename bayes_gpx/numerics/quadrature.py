@@ -31,10 +31,8 @@ def chebyshev(n: int) -> np.ndarray:
 
 
 def interpolation(n: int, at: np.ndarray) -> np.ndarray:
-    """Matrix (len at, n + 1) from a polynomial's values at `chebyshev(n)` to its values at `at`.
-
-    By the barycentric formula; none of `at` may be one of the Chebyshev points.
-    """
+    """Matrix from a polynomial's values at `chebyshev(n)` to its values `at` other points."""
+    # By the barycentric formula; none of `at` may be one of the Chebyshev points.
     weights = (-1.0) ** np.arange(n + 1)
     weights[[0, -1]] /= 2
     shares = weights / (np.asarray(at)[:, None] - chebyshev(n))
@@ -42,11 +40,7 @@ def interpolation(n: int, at: np.ndarray) -> np.ndarray:
 
 
 def rule(method: str, steps: int | None) -> Rule:
-    """Return the nodes of a method by name, with `steps` intervals or Gauss-Legendre nodes.
-
-    Raises ValueError for an unknown method, fewer than one step, or an odd number of steps for
-    Simpson's.
-    """
+    """Nodes of a method by name, with `steps` intervals or Gauss-Legendre nodes."""
     if method not in METHODS:
         raise ValueError(f"Unknown method {method!r}. Pass 'exact' or one of {METHODS}.")
     least = 2 if method == "simpson" else 1

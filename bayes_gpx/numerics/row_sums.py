@@ -1,9 +1,8 @@
-"""Sums over rows of data, block by block: no array has an axis of all rows.
+"""Sums over rows of data, block by block: no array has an axis of all rows."""
 
-The graph of one block of rows is compiled once and evaluated for each. Derivatives of the sums are
-sums of the block's vector-Jacobian products, for which the block is computed again. Rows are
-arrays, or out-of-core and read again for each sum. Maxima are computed like sums.
-"""
+# The graph of one block of rows is compiled once and evaluated for each. Derivatives of the sums
+# are sums of the block's vector-Jacobian products, for which the block is computed again. Rows are
+# arrays, or out-of-core and read again for each sum. Maxima are computed like sums.
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ import numpy as np
 import pytensor
 import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType
-from pytensor.graph.basic import Apply, Constant, equal_computations
+from pytensor.graph.basic import Apply, Constant, Variable, equal_computations
 from pytensor.graph.op import io_connection_pattern
 from pytensor.graph.replace import clone_replace
 from pytensor.graph.traversal import io_toposort
@@ -40,10 +39,8 @@ class RowParts(Protocol):
         of_part: Callable[[Mapping[str, np.ndarray]], Found],
         join: Callable[[Found, Found], Found],
     ) -> Found:
-        """Combine the results for the arrays of each chunk, in an order independent of workers.
-
-        Several chunks at a time, possibly on other machines: both functions can be pickled.
-        """
+        """Combine the results for the arrays of each chunk, in an order independent of workers."""
+        # Several chunks at a time, possibly on other machines: both functions can be pickled.
 
 
 def parameters_of(outputs: Sequence, symbols: Sequence) -> list:
@@ -60,19 +57,11 @@ def parameters_of(outputs: Sequence, symbols: Sequence) -> list:
 
 
 class RowGraph:
-    """Graphs of a block of rows; two are equal if they compute the same.
+    """Graphs of a block of rows; two are equal if they compute the same."""
 
-    Parameters
-    ----------
-    parameters, held, rows : list of tensor variables
-        Inputs: `parameters` and `held` are independent of rows, and `held` is constant in
-        derivatives; `rows` are arrays with rows as their first axis.
-    outputs : list of tensor variables
-    size : int, optional
-        Rows of a block; `ROWS` by default.
-    joins : list of ufuncs or None, optional
-        Combine each output of two blocks, `numpy.add` by default; None keeps both, in a list.
-    """
+    # The inputs `parameters` and `held` are independent of rows, and `held` is constant in
+    # derivatives; `rows` are arrays with rows as their first axis. A block has `size` rows. `joins`
+    # combine each output of two blocks, `numpy.add` by default; None keeps both, in a list.
 
     def __init__(
         self,
@@ -91,11 +80,9 @@ class RowGraph:
     def of(
         outputs: Sequence, rows: Sequence, held: Sequence = (), size: int | None = None
     ) -> tuple[RowGraph, list]:
-        """Return the graphs between symbols and outputs, and the parameters that these need.
-
-        What depends on neither `rows` nor `held` stays outside, to be computed once, unless it is
-        made of constants alone.
-        """
+        """The graphs between symbols and outputs, and the parameters that these need."""
+        # What depends on neither `rows` nor `held` stays outside, to be computed once, unless it is
+        # made of constants alone.
         parameters = parameters_of(outputs, [*rows, *held])
         own = {v: v.type(v.name) for v in [*parameters, *held, *rows]}
         inner = clone_replace([*outputs], own)
@@ -107,26 +94,26 @@ class RowGraph:
         """All of them, in their order."""
         return [*self.parameters, *self.held, *self.rows]
 
-    def _shape(self):
+    def _shape(self) -> tuple:
         sizes = len(self.parameters), len(self.held), self.size
         counts = *sizes, *self.joins, *(v.name for v in self.rows)
         return (*counts, *(v.type for v in self.inputs), *(v.type for v in self.outputs))
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         if type(self) is not type(other) or self._shape() != other._shape():
             return False
         return equal_computations(self.outputs, other.outputs, self.inputs, other.inputs)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(self._shape())
 
-    def __getstate__(self):
+    def __getstate__(self) -> tuple:
         """Pickle without the objects of threads."""
         return self.parameters, self.held, self.rows, self.outputs, self.size, self.joins
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: tuple) -> None:
         """Begin anew."""
-        self.__init__(*state)
+        RowGraph.__init__(self, *state)
 
     @cached_property
     def pool(self) -> Pool:
@@ -139,29 +126,27 @@ class RowGraph:
             for block in self._slices(values):
                 yield block, self._at(function, values, block)
 
-    def _slices(self, values):
+    def _slices(self, values: Sequence) -> list[slice]:
         rows = len(values[-1]) if self.rows else 1
         return [slice(k, k + self.size) for k in range(0, max(rows, 1), self.size)]
 
-    def _at(self, function, values, block):
+    def _at(self, function: Callable, values: Sequence, block: slice) -> list[np.ndarray]:
         k = len(values) - len(self.rows)
         return function(*values[:k], *(np.ascontiguousarray(v[block]) for v in values[k:]))
 
-    def _of_block(self, values, block):
+    def _of_block(self, values: Sequence, block: slice) -> list:
         with self.pool.taken() as function, np.errstate(all="ignore"):
             found = self._at(function, values, block)
         return [[v] if join is None else v for join, v in zip(self.joins, found, strict=True)]
 
     def total(self, *values: Any) -> list[np.ndarray]:
-        """Sums of the outputs over all blocks, in their order, or their combination by `joins`.
-
-        Instead of arrays of rows, a `RowParts` may be passed, with arrays by the symbols' names.
-        """
+        """Sums of the outputs over all blocks, in their order, or their combination by `joins`."""
         self.pool  # noqa: B018 compiled now: the caller may hold what threads would wait for
         joined = partial(_joined, self.joins)
         if not self.rows or isinstance(values[-1], np.ndarray):
             blocks, of_block = self._slices(values), partial(self._of_block, values)
             return in_order(of_block, joined, blocks) if len(blocks) > 1 else of_block(blocks[0])
+        # Out-of-core rows come as a `RowParts`, with arrays by the symbols' names.
         known = values[: len(values) - len(self.rows)]
         return values[-1].sums(partial(_of_part, self, known), joined)
 
@@ -170,42 +155,43 @@ class RowGraph:
         return [*map(_typed, self.inputs, inputs)]
 
 
-def _typed(own, value):
+def _typed(own: Variable, value: Any) -> Variable:
     if isinstance(getattr(value, "type", None), Generic):
         return value
     return own.type.filter_variable(pt.as_tensor_variable(value))
 
 
 @lru_cache(maxsize=32)
-def _pool_of(graph):
+def _pool_of(graph: RowGraph) -> Pool:
     """Copies of the function of a graph, or of one that is equal: it may have come by pickle."""
-    options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
     # glibc returns freed blocks above a threshold to the system, for the whole process, and raises
     # it, up to 32 MiB, when a larger array is freed. Page faults took a quarter of the time.
     np.empty(2**25 - 2**13, np.uint8)
     with LOCK:
-        return Pool(pytensor.function(graph.inputs, graph.outputs, **options))
+        function = pytensor.function(
+            graph.inputs, graph.outputs, mode=MODE, on_unused_input="ignore", trust_input=True
+        )
+        return Pool(function)
 
 
-def _of_part(graph, known, part):
+def _of_part(graph: RowGraph, known: Sequence, part: Mapping[str, np.ndarray]) -> list:
     """Sums over the blocks of one part."""
     values = [*known, *(part[v.name] for v in graph.rows)]
     parts = (graph._of_block(values, block) for block in graph._slices(values))
     return reduce(partial(_joined, graph.joins), parts)
 
 
-def _joined(joins, one, other):
+def _joined(joins: Sequence[np.ufunc | None], one: Sequence, other: Sequence) -> list:
     both = zip(joins, one, other, strict=True)
     return [a + b if join is None else join(a, b) for join, a, b in both]
 
 
 class RowSums(Sloped):
-    """(*parameters, *held, *rows) -> sums of a `RowGraph`'s outputs over all blocks of rows.
+    """(*parameters, *held, *rows) -> sums of a `RowGraph`'s outputs over all blocks of rows."""
 
-    Sums are differentiable in the parameters, once. `slopes_of` are the sums of which these are
-    derivatives, placed after a sum that is one number. `parts` has the rows, which are then no
-    inputs: for code without Python objects, such as numba's.
-    """
+    # Sums are differentiable in the parameters, once. `slopes_of` are the sums that these are
+    # derivatives of, placed after a sum that is one number. `parts` has the rows, which are then no
+    # inputs: for code without Python objects, such as numba's.
 
     __props__ = ("graph", "slopes_of", "parts")
     interpreted = True
@@ -276,13 +262,9 @@ def row_sums(
     held: dict[Tensor, Any] | None = None,
     size: int | None = None,
 ) -> list[Tensor]:
-    """Sums over all rows of graphs of a block of rows.
-
-    `outputs` are graphs of the symbols in `rows`, and of anything else. `rows` maps symbols of a
-    block to arrays of all rows, or to the variable of type `PARTS` that has these by name; `held`
-    maps other symbols to values that are constant in derivatives. `size` is the number of rows of a
-    block, `ROWS` by default.
-    """
+    """Sums over all rows of `outputs`, graphs of the symbols of a block in `rows` and of others."""
+    # `rows` maps symbols of a block to arrays of all rows, or to the variable of type `PARTS` that
+    # has these by name. `held` maps other symbols to values that are constant in derivatives.
     held = held or {}
     graph, parameters = RowGraph.of(outputs, [*rows], [*held], size)
     values, parts = known_rows(rows)

@@ -20,11 +20,9 @@ LARGE = 25.0
 
 
 def softplus(z: TensorLike) -> Tensor:
-    """Return log(1 + exp(z)).
-
-    The logarithm is written by arctanh: PyTensor's own form of log1p(exp) has no NumPy function
-    and runs thirty times slower in the Python linker.
-    """
+    """Return log(1 + exp(z))."""
+    # The logarithm is written by arctanh: PyTensor's own form of log1p(exp) has no NumPy function
+    # and runs thirty times slower in the Python linker.
     small = pt.exp(-pt.abs(z))
     return pt.maximum(z, 0.0) + 2.0 * pt.arctanh(small / (2.0 + small))
 
@@ -58,12 +56,10 @@ def log_ndtr_within(low: Tensor, high: Tensor) -> Tensor:
 
 
 def log_ndtr_slopes(z: TensorLike) -> tuple[Tensor, Tensor, Tensor]:
-    """First, second and third derivative of `log_ndtr`.
-
-    With the hazard r = pdf / cdf they are r, -r (z + r) and r ((z + r) (z + 2 r) - 1). In the left
-    tail z + r is 1 / |z| and the bracket 2 / z^4, so both come from Laplace's continued fraction r
-    = t + 1 / (t + 2 / (t + 3 / ...)), t = -z, with positive levels y_k = k / (t + y_{k+1}).
-    """
+    """Derivatives r, -r (z + r) and r ((z + r) (z + 2 r) - 1) of `log_ndtr`; r = pdf / cdf."""
+    # In the left tail z + r is 1 / |z| and the bracket 2 / z^4, so both come from Laplace's
+    # continued fraction r = t + 1 / (t + 2 / (t + 3 / ...)), t = -z, with positive levels y_k = k /
+    # (t + y_{k+1}).
     r, excess, bracket = _far(pt.maximum(-z, -FAR))
     near = pt.maximum(z, FAR)
     left, right = pt.minimum(near, 0.0), pt.maximum(near, 0.0)
@@ -80,11 +76,9 @@ def log_ndtr_slopes(z: TensorLike) -> tuple[Tensor, Tensor, Tensor]:
     return r, -r * excess, r * bracket
 
 
-def _far(t):
-    """Hazard r, z + r and the bracket at z = -t, for t >= -FAR, without cancellation.
-
-    z + r is y_1, the bracket y_1 (2 y_1 - y_2), and 2 y_1 - y_2 is 2 (y_3 - y_2) over a product.
-    """
+def _far(t: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Hazard r, z + r and the bracket at z = -t, for t >= -FAR, without cancellation."""
+    # z + r is y_1, the bracket y_1 (2 y_1 - y_2), and 2 y_1 - y_2 is 2 (y_3 - y_2) over a product.
     y = (pt.sqrt(pt.sqr(t) + 4.0 * FRACTION) - t) / 2.0
     for level in range(FRACTION, 4, -1):
         y = level / (t + y)
@@ -127,12 +121,10 @@ def log_normal(y: TensorLike, mean: TensorLike, variance: TensorLike) -> Tensor:
     return -0.5 * (np.log(2.0 * np.pi) + pt.log(variance) + pt.sqr(y - mean) / variance)
 
 
-def gamma_quantile(alpha: Tensor, u: Tensor) -> Tensor:
-    """Quantile at u of the Gamma distribution with shape alpha and mean 1, differentiable in alpha.
-
-    The last line is a Newton step, which changes the value by round-off only: through it PyTensor
-    finds the derivative by the implicit function theorem.
-    """
+def gamma_quantile(alpha: TensorLike, u: TensorLike) -> Tensor:
+    """Quantile at u of Gamma with shape alpha and mean 1, differentiable in alpha."""
     x = disconnected_grad(pt.gammaincinv(alpha, u))
     density = pt.exp((alpha - 1.0) * pt.log(x) - x - pt.gammaln(alpha))
+    # A Newton step, which changes the value by round-off only: through it PyTensor finds the
+    # derivative by the implicit function theorem.
     return (x - (pt.gammainc(alpha, x) - u) / disconnected_grad(density)) / alpha

@@ -1,9 +1,8 @@
-"""Compiled functions and BLAS for several threads: PyTensor's functions serve one at a time.
+"""Compiled functions and BLAS for several threads: PyTensor's functions serve one at a time."""
 
-A PyTensor function stores its arguments and results, so two threads that call it at once overwrite
-each other's numbers. Functions that are compiled once and kept are therefore compiled here, and
-every thread calls a separate copy.
-"""
+# A PyTensor function stores its arguments and results, so two threads that call it at once
+# overwrite each other's numbers. Functions that are compiled once and kept are therefore compiled
+# here, and every thread calls a separate copy.
 
 import os
 import threading
@@ -33,11 +32,7 @@ def copy(function: Any) -> Callable:
 
 
 class Copies(threading.local):
-    """Copies of compiled functions for each thread, and an object kept for its next call.
-
-    `compiled` returns the functions to copy; each thread calls it once. `last` is the object that
-    the thread has stored, None at first.
-    """
+    """Copies for each thread of the functions that `compiled` returns, and `last`, kept for it."""
 
     def __init__(self, compiled: Callable[[], Iterable]) -> None:
         with LOCK:
@@ -50,17 +45,16 @@ POOLS: WeakSet = WeakSet()
 
 
 class Pool:
-    """Copies of a compiled function, made in advance: threads that take one need no lock.
+    """Copies of a compiled function, made in advance: threads that take one need no lock."""
 
-    For threads that work for a caller who may hold `LOCK`, and waits for them.
-    """
+    # For threads that work for a caller who may hold `LOCK`, and waits for them.
 
     def __init__(self, function: Any) -> None:
         self._function, self._number = function, os.cpu_count() or 1
         self._fill()
         POOLS.add(self)
 
-    def _fill(self):
+    def _fill(self) -> None:
         self._free: SimpleQueue = SimpleQueue()
         for _ in range(self._number):
             self._free.put(copy(self._function))
@@ -97,21 +91,22 @@ class ThreadedFunction:
         """The running thread's copy, to be called by it alone."""
         return self._own.functions[0]
 
-    def __call__(self, *arguments):
+    def __call__(self, *arguments: Any) -> Any:
         """Call the running thread's copy."""
         return self.own(*arguments)
 
 
 class _Limit:
-    """The limit of BLAS' threads: the least of the numbers asked for by contexts still open.
+    """The limit of BLAS' threads: the least of the numbers asked for by contexts still open."""
 
-    And no more than BLAS had before the first of them. BLAS has one limit for the whole process. If
-    each of two threads restored the limit that it found, the later one could restore the other's,
-    for good.
-    """
+    # And no more than BLAS had before the first of them. BLAS has one limit for the whole process.
+    # If each of two threads restored the limit that it found, the later one could restore the
+    # other's, for good.
 
-    def __init__(self):
-        self._asked, self._before, self._outermost = [], 1, None
+    def __init__(self) -> None:
+        self._asked: list[tuple[int, int, bool]] = []
+        self._before = 1
+        self._outermost: Any = None
 
     @property
     def threads(self) -> int:
@@ -126,16 +121,14 @@ class _Limit:
 
     @contextmanager
     def held(self, number: int, *, shared: bool = False) -> Iterator[None]:
-        """Context in which BLAS uses at most `number` threads.
-
-        If several threads share it, the limit does not change: sums of products depend on it.
-        """
+        """Context in which BLAS uses at most `number` threads, for all that share it."""
         asked = number, threading.get_ident(), shared
         with LOCK:
             outermost = not self._asked
             if outermost:
                 self._before = _present()
             self._asked.append(asked)
+            # The limit does not change while it is shared: sums of products depend on it.
             limiter = _limit(self.threads)
             if outermost:
                 self._outermost = limiter
@@ -153,7 +146,7 @@ class _Limit:
         if held:
             self._restore()
 
-    def _restore(self):
+    def _restore(self) -> None:
         if self._asked:
             _limit(self.threads)
         else:
@@ -162,12 +155,12 @@ class _Limit:
 
 
 @cache
-def _controller():
+def _controller() -> ThreadpoolController:
     """Controller of the libraries that are loaded at the first call; the search takes 5 ms."""
     return ThreadpoolController()
 
 
-def _present():
+def _present() -> int:
     """How many threads BLAS may have now, as the user or the environment has said."""
     found = _controller().info()
     blas = [one["num_threads"] for one in found if one["user_api"] == "blas"]
@@ -175,7 +168,7 @@ def _present():
 
 
 @contextmanager
-def _any_thread():
+def _any_thread() -> Iterator[None]:
     """Context in which threadpoolctl obeys this thread, not the first that set a limit."""
     OpenBLASController.clear_controlling_thread(force=True)
     try:
@@ -184,7 +177,7 @@ def _any_thread():
         OpenBLASController.clear_controlling_thread(force=True)
 
 
-def _limit(number):
+def _limit(number: int) -> Any:
     """Set the limit; returns a function that restores each library's own."""
     with _any_thread():
         return _controller().limit(limits=number, user_api="blas")
@@ -193,7 +186,7 @@ def _limit(number):
 BLAS = _Limit()
 
 
-def _after_fork():
+def _after_fork() -> None:
     BLAS.forget_others()
     for pool in POOLS:
         pool.complete()
@@ -209,12 +202,10 @@ if "register_at_fork" in vars(os):  # a child must not inherit a lock that anoth
 def in_order[Found](
     function: Callable[[Any], Found], join: Callable[[Found, Found], Found], parts: Iterable
 ) -> Found:
-    """Combine, in their order, the results of a function for each part, several parts at a time.
-
-    Results are bitwise identical for any parallelism, and only current parts are in memory. As many
-    threads call the function as BLAS may have, each with BLAS to itself; only the caller's thread
-    if chains share BLAS. `parts` is not empty.
-    """
+    """Combine, in their order, the results of a function for each part, several parts at a time."""
+    # Results are bitwise identical for any parallelism, and only current parts are in memory. As
+    # many threads call the function as BLAS may have, each with BLAS to itself; only the caller's
+    # thread if chains share BLAS. `parts` is not empty.
     workers = BLAS.workers
     if workers == 1:
         return reduce(join, map(function, parts))
@@ -240,11 +231,9 @@ THREADED_FROM = 3000
 
 
 def blas_threads(n: int, parallel: int = 1) -> AbstractContextManager[None]:
-    """Context in which BLAS uses as many threads as n observations are worth.
-
-    Factors of small matrices gain little from several threads, and lose much if another process
-    wants the processor; `parallel` chains share the processors.
-    """
+    """Context in which BLAS uses as many threads as n observations are worth."""
+    # Factors of small matrices gain little from several threads, and lose much if another process
+    # wants the processor; `parallel` chains share the processors.
     enough = n >= THREADED_FROM
     number = max(1, (os.cpu_count() or 1) // parallel) if enough else 1
     return BLAS.held(number, shared=parallel > 1)

@@ -22,19 +22,13 @@ def truncated_normal(
     rng: np.random.Generator,
     steps: int = STEPS,
 ) -> np.ndarray:
-    """Draw from normals between bounds, one draw (D, k) from each.
-
-    `mean` is (D, k), `cov` (D, k, k) positive definite, and `low` and `high` (k,) may be infinite.
-    Each of the `steps` is a quarter period. Without bounds one step ends at an independent draw.
-
-    Notes
-    -----
-    In the potential ``-log N(x | mean, cov)``, with velocities drawn from ``N(0, cov)``, paths are
-    ellipses, ``x(t) - mean = (x(0) - mean) cos t + v(0) sin t``, and reach bounds at known times.
-    There the velocity is reflected, ``v - 2 cov_i v_i / cov_ii``. No step is ever rejected: Pakman
-    and Paninski, "Exact Hamiltonian Monte Carlo for truncated multivariate Gaussians" (2014),
-    sections 2 and 3.1.
-    """
+    """Draw from N(mean (D, k), cov (D, k, k)) between `low` and `high` (k,), one draw from each."""
+    # In the potential -log N(x | mean, cov), with velocities drawn from N(0, cov), paths are
+    # ellipses, x(t) - mean = (x(0) - mean) cos t + v(0) sin t, and reach bounds at known times.
+    # There the velocity is reflected, v - 2 cov_i v_i / cov_ii. No step is ever rejected: Pakman
+    # and Paninski, "Exact Hamiltonian Monte Carlo for truncated multivariate Gaussians" (2014),
+    # sections 2 and 3.1. Each of the `steps` is a quarter period. Without bounds one step ends at
+    # an independent draw. `cov` is positive definite, and bounds may be infinite.
     sd = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
     inset = INSET * np.minimum(sd, high - low)
     x = np.clip(mean, low + inset, high - inset) - mean
@@ -48,7 +42,9 @@ def truncated_normal(
     return np.clip(mean + x, low, high)  # the bounds but for round-off
 
 
-def _quarter_period(x, v, cov, low, high):
+def _quarter_period(
+    x: np.ndarray, v: np.ndarray, cov: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
     """Positions (D, k) a quarter of a period later, from positions and velocities."""
     moving, left = np.arange(len(x)), np.full(len(x), 0.5 * np.pi)
     while len(moving):
@@ -67,10 +63,10 @@ def _quarter_period(x, v, cov, low, high):
     return x
 
 
-def _times_to(x, v, low, high):
+def _times_to(x: np.ndarray, v: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """Times in (0, 2 pi] at which ``x cos t + v sin t`` leaves its bounds, infinite if never."""
     radius, phase = np.hypot(x, v), np.arctan2(v, x)
-    found = np.inf
+    found = np.full(x.shape, np.inf)
     for bound, sign in ((high, 1.0), (low, -1.0)):
         reaches = sign * bound < radius
         share = np.clip(np.where(reaches, bound, 0.0) / np.where(reaches, radius, 1.0), -1.0, 1.0)

@@ -1,19 +1,18 @@
-"""Covariances of many rows, block after block of rows, and of each only from the diagonal on.
+"""Covariances of many rows, block after block of rows, and of each only from the diagonal on."""
 
-The density of a normal reads a covariance C on and above its diagonal, and has no derivative below
-it. So whatever is computed number by number on the way to C, and from C's derivative back to sums
-over all of it, is needed there alone. Blocks of rows, each from its first column on, leave out
-almost half, and stay in the processor's cache between one operation and the next.
-"""
+# The density of a normal reads a covariance C on and above its diagonal, and has no derivative
+# below it. So whatever is computed number by number on the way to C, and from C's derivative back
+# to sums over all of it, is needed there alone. Blocks of rows, each from its first column on,
+# leave out almost half, and stay in the processor's cache between one operation and the next.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.basic import Apply, Constant, Variable
 from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import GraphRewriter
@@ -37,19 +36,17 @@ FROM = 500
 
 
 class UpperOp(Op):
-    """An operation that reads its first input, a square matrix, on and above the diagonal alone.
+    """An operation that reads its first input, a square matrix, from the diagonal on."""
 
-    Its second output, of the same shape, is zero below the diagonal.
-    """
+    # Its second output, of the same shape, is zero below the diagonal.
 
 
 class UpperBlocks(Op):
-    """Elementwise operations on square matrices, done block by block of rows.
+    """Elementwise operations on square matrices, done block by block of rows."""
 
-    `group` are nodes in their order. `inputs` are matrices, with all rows and columns, one row or
-    one column, and single numbers. `outputs` are matrices, zero before a block's first column and
-    arbitrary below the diagonal otherwise, and sums over matrices that are zero there.
-    """
+    # `group` are nodes in their order. `inputs` are matrices, with all rows and columns, one row or
+    # one column, and single numbers. `outputs` are matrices, zero before a block's first column and
+    # arbitrary below the diagonal otherwise, and sums over matrices that are zero there.
 
     def __init__(self, group: Sequence[Apply], inputs: Sequence, outputs: Sequence) -> None:
         self._types = [v.type for v in outputs]
@@ -76,7 +73,9 @@ class UpperBlocks(Op):
         for storage, matrix, total in zip(output_storage, matrices, sums, strict=True):
             storage[0] = np.asarray(total) if matrix is None else matrix
 
-    def _of_block(self, inputs, matrices, rows):
+    def _of_block(
+        self, inputs: Sequence, matrices: Sequence[np.ndarray | None], rows: slice
+    ) -> list:
         """Write the block of each matrix; returns the summands of the sums."""
         at = rows, slice(rows.start, None)
         values = [
@@ -93,7 +92,7 @@ class UpperBlocks(Op):
         return [v if matrix is None else 0.0 for matrix, v in zip(matrices, found, strict=True)]
 
 
-def _operation(node):
+def _operation(node: Apply) -> Callable:
     """NumPy's operation of a node, for a block."""
     if isinstance(node.op, SumOfProduct):
         return lambda a, b: np.vecdot(a, b).sum()
@@ -101,24 +100,24 @@ def _operation(node):
         return np.sum
     if _on_diagonal(node):
         return partial(_with_diagonal, node.op.set_instead_of_inc)
-    function = _ufunc(node)
+    function = cast(np.ufunc, _ufunc(node))  # the group has no other nodes
     return function if len(node.inputs) == function.nin else lambda *v: reduce(function, v)
 
 
-def _with_diagonal(replaced, block, values):
+def _with_diagonal(replaced: bool, block: np.ndarray, values: np.ndarray) -> np.ndarray:
     block = block.copy()
     diagonal = np.einsum("ii->i", block[:, : len(block)])
     diagonal[:] = values if replaced else diagonal + values
     return block
 
 
-def _kept(storage, n):
+def _kept(storage: list, n: int) -> np.ndarray:
     """The matrix of the last call, to be overwritten, or a matrix of zeros."""
     (kept,) = storage
     return np.zeros((n, n)) if kept is None or kept.shape != (n, n) else kept
 
 
-def _added(one, other):
+def _added(one: Sequence, other: Sequence) -> list:
     return [a + b for a, b in zip(one, other, strict=True)]
 
 
@@ -137,13 +136,14 @@ class ByUpperBlocks(GraphRewriter):
         after = _following(nodes, slopes)
         later, earlier = ([n for n in inside if (n in after) == is_] for is_ in (True, False))
         made = [_op_of(fgraph, group) for group in (later, earlier) if group]
-        if None not in made:  # what one group leaves out, the other must not need
-            for outputs, found in made:
+        known = [pair for pair in made if pair is not None]
+        if len(known) == len(made):  # what one group leaves out, the other must not need
+            for outputs, found in known:
                 replaced = [*zip(outputs, found, strict=True)]
                 fgraph.replace_all_validate(replaced, reason="upper_blocks")
 
 
-def _zero_below(nodes, slopes):
+def _zero_below(nodes: Sequence[Apply], slopes: set[Variable]) -> set[Variable]:
     """Matrices that have zeros below the diagonal, since slopes have."""
     found = {*slopes}
     for node in nodes:
@@ -158,7 +158,9 @@ def _zero_below(nodes, slopes):
     return found
 
 
-def _inside(fgraph, nodes, zero_below):
+def _inside(
+    fgraph: FunctionGraph, nodes: Sequence[Apply], zero_below: set[Variable]
+) -> list[Apply]:
     """Nodes with results needed only on and above the diagonal, in their order."""
     found = set()
     for node in reversed(nodes):
@@ -179,7 +181,7 @@ def _inside(fgraph, nodes, zero_below):
     return [node for node in nodes if node in found]
 
 
-def _number_by_number(node):
+def _number_by_number(node: Apply) -> bool:
     """Whether a node is elementwise: each number of its matrix depends on numbers at its place."""
     (*_, out) = node.outputs
     if out.type.ndim != 2 or any(out.type.broadcastable) or out.type.dtype != "float64":
@@ -187,14 +189,14 @@ def _number_by_number(node):
     return _ufunc(node) is not None or _on_diagonal(node)
 
 
-def _ufunc(node):
+def _ufunc(node: Apply) -> np.ufunc | None:
     """NumPy's function of an operation on numbers, if it has one."""
     name, *_ = getattr(node.op, "nfunc_spec", None) or [""]
     function = getattr(np, name, None)
     return function if isinstance(node.op, Elemwise) and isinstance(function, np.ufunc) else None
 
 
-def _on_diagonal(node):
+def _on_diagonal(node: Apply) -> bool:
     """Whether a node adds to the diagonal of a matrix, or puts numbers there."""
     if not isinstance(node.op, AdvancedIncSubtensor) or node.op.idx_list != (0, 1):
         return False
@@ -206,12 +208,12 @@ def _on_diagonal(node):
     return all(isinstance(v, Constant) and np.array_equal(v.data, every) for v in indices)
 
 
-def _values(node):
+def _values(node: Apply) -> list[Variable]:
     """Inputs of a node but for the indices of a diagonal."""
     return node.inputs[:2] if _on_diagonal(node) else node.inputs
 
 
-def _following(nodes, slopes):
+def _following(nodes: Sequence[Apply], slopes: set[Variable]) -> set[Apply]:
     """Nodes that use the slopes."""
     reached, found = {*slopes}, set()
     for node in nodes:
@@ -221,7 +223,9 @@ def _following(nodes, slopes):
     return found
 
 
-def _op_of(fgraph, group):
+def _op_of(
+    fgraph: FunctionGraph, group: Sequence[Apply]
+) -> tuple[list[Variable], list[Variable]] | None:
     """What others need of several nodes, and the same from one node; None if it were circular."""
     members, made = {*group}, {v for node in group for v in node.outputs}
     outputs = [
@@ -234,4 +238,5 @@ def _op_of(fgraph, group):
     inputs = [v for v in used if v not in made]
     if not made.isdisjoint(ancestors(inputs)):
         return None
-    return outputs, UpperBlocks(group, inputs, outputs)(*inputs, return_list=True)
+    made_at_once: Any = UpperBlocks(group, inputs, outputs)(*inputs, return_list=True)
+    return outputs, made_at_once

@@ -1,7 +1,7 @@
 """Approximations of a Gaussian process: the argument `approximation` of models."""
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class RandomFeatures:
     m: int
     seed: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _whole("m", self.m, least=2)
         _whole("seed", self.seed, least=0)
         if self.m % 2:
@@ -82,12 +82,12 @@ class HSGP:
     m: int | tuple[int, ...]
     c: float = 1.5
 
-    def __post_init__(self):
-        several = isinstance(self.m, tuple | list)
-        for m in self.m if several else (self.m,):
+    def __post_init__(self) -> None:
+        several = tuple(self.m) if isinstance(self.m, tuple | list) else None
+        for m in (self.m,) if several is None else several:
             _whole("m", m, least=1)
-        if several:
-            object.__setattr__(self, "m", tuple(self.m))
+        if several is not None:
+            object.__setattr__(self, "m", several)
         if not (isinstance(self.c, int | float) and np.isfinite(self.c) and self.c > 1):
             raise ValueError(f"c is {self.c!r}. Pass a number above 1, such as 1.5.")
 
@@ -135,7 +135,7 @@ class Inducing:
     m: int | np.ndarray | tuple[tuple[float, ...], ...]
     seed: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         _whole("seed", self.seed, least=0)
         if np.ndim(self.m) == 0:
             _whole("m", self.m, least=1)
@@ -163,7 +163,7 @@ def refuse_large(approximation: RandomFeatures | HSGP | Inducing, d: int) -> Non
         )
 
 
-def _whole(name, value, least):
+def _whole(name: str, value: Any, least: int) -> None:
     whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not whole or value < least:
         raise ValueError(f"{name} is {value!r}. Pass a whole number of at least {least}.")

@@ -3,8 +3,8 @@
 from abc import ABC, abstractmethod
 
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.processes.operators import AtPoints, Derivative, Operator, Stack, Value, bilinear
 
 
@@ -12,32 +12,32 @@ class Process(ABC):
     """A zero-mean Gaussian process: prior covariances of operators."""
 
     @abstractmethod
-    def covariance(self, L: Operator, M: Operator) -> TensorVariable:
+    def covariance(self, L: Operator, M: Operator) -> Tensor:
         """Prior covariance matrix of L's values with M's, (len L, len M)."""
 
     @abstractmethod
-    def variance(self, L: Operator) -> TensorVariable:
+    def variance(self, L: Operator) -> Tensor:
         """Prior variance of each of L's values, (len L,)."""
 
     @abstractmethod
-    def block(self, L: Operator) -> TensorVariable:
+    def block(self, L: Operator) -> Tensor:
         """Prior covariance between the components of each observation, (obs, c, c)."""
 
 
 class KernelProcess(Process):
     """A process known by covariances of operators at points; they extend to composites."""
 
-    def covariance(self, L: Operator, M: Operator) -> TensorVariable:  # noqa: D102
+    def covariance(self, L: Operator, M: Operator) -> Tensor:  # noqa: D102
         return bilinear(self._covariance, L, M)
 
-    def variance(self, L: Operator) -> TensorVariable:  # noqa: D102
+    def variance(self, L: Operator) -> Tensor:  # noqa: D102
         if isinstance(L, AtPoints):
             return self._variance(L)
         if isinstance(L, Stack):
             return pt.concatenate([self.variance(part) for part in L.parts])
         return pt.diagonal(self.covariance(L, L))
 
-    def block(self, L: Operator) -> TensorVariable:  # noqa: D102
+    def block(self, L: Operator) -> Tensor:  # noqa: D102
         if isinstance(L, AtPoints):
             return self._block(L)
         raise ValueError(
@@ -45,37 +45,42 @@ class KernelProcess(Process):
             "single component axis. Ask for `cov`, or for each operator's block."
         )
 
-    def summed(self, L: AtPoints, M: Operator, weights: TensorVariable) -> TensorVariable:
-        """Sum over M's values of weights (m | 1, len M) times prior covariances with L's, (m, c).
-
-        For a gradient or Hessian L and values M, the matrix of covariances is not formed.
-        """
+    def summed(self, L: AtPoints, M: Operator, weights: Tensor) -> Tensor:
+        """Sum over M's values of weights (m | 1, len M) times their covariances with L, (m, c)."""
+        # The matrix of covariances is not formed.
         if isinstance(L, Derivative) and isinstance(M, Value):
             return self._summed(L, M, weights)
         by_points = self.covariance(L, M).reshape((L.x.shape[0], -1, weights.shape[1]))
         return (by_points * weights[:, None]).sum(axis=2)
 
     @abstractmethod
-    def cross(self, L: Derivative) -> TensorVariable:
+    def cross(self, L: Derivative) -> Tensor:
         """Prior covariance of a gradient's or Hessian's components with f there, (m, c)."""
 
     @abstractmethod
-    def _covariance(self, L: AtPoints, M: AtPoints) -> TensorVariable:
+    def _covariance(self, L: AtPoints, M: AtPoints) -> Tensor:
         """As `covariance`, of operators at points."""
 
     @abstractmethod
-    def _variance(self, L: AtPoints) -> TensorVariable:
+    def _variance(self, L: AtPoints) -> Tensor:
         """As `variance`, of an operator at points."""
 
     @abstractmethod
-    def _block(self, L: AtPoints) -> TensorVariable:
+    def _block(self, L: AtPoints) -> Tensor:
         """As `block`."""
 
     @abstractmethod
-    def _summed(self, L: Derivative, M: Value, weights: TensorVariable) -> TensorVariable:
+    def _summed(self, L: Derivative, M: Value, weights: Tensor) -> Tensor:
         """As `summed`, of a gradient or Hessian and values."""
 
 
-def diagonals(block: TensorVariable) -> TensorVariable:
+def by_pairs(K: Tensor, factor: Tensor) -> Tensor:
+    """Covariance K (m c, n c') of components at points, times a factor (m, n) of each pair."""
+    m, n = factor.shape
+    spread = K.reshape((m, K.shape[0] // m, n, K.shape[1] // n))
+    return (spread * factor[:, None, :, None]).reshape(K.shape)
+
+
+def diagonals(block: Tensor) -> Tensor:
     """Variances (obs c,) from covariances within observations, (obs, c, c)."""
     return pt.diagonal(block, axis1=1, axis2=2).reshape((-1,))

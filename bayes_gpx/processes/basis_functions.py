@@ -1,24 +1,27 @@
-"""Basis functions of a kernel: k(x, x') is, or is near, phi(x)' phi(x').
+"""Basis functions of a kernel: k(x, x') is, or is near, phi(x)' phi(x')."""
 
-Values, derivatives and attributions of each function are in closed form. Functions are scaled such
-that their coefficients are standard normal a priori.
-"""
+# Values, derivatives and attributions of each function are in closed form. Functions are scaled
+# such that their coefficients are standard normal a priori.
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import count, product
+from operator import add
+from typing import Protocol
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.aliases import TensorLike
-from bayes_gpx.kernels.base import Kernel
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.kernels.base import Kernel, name_of
 from bayes_gpx.kernels.elementary import Constant, LinearKernel
-from bayes_gpx.kernels.normal_form import terms
+from bayes_gpx.kernels.normal_form import Term, terms
 from bayes_gpx.kernels.profiles import PROFILES, SpectralProfile
-from bayes_gpx.numerics.quadrature import gauss_legendre, total_of
+from bayes_gpx.kernels.stationary import Stationary
+from bayes_gpx.numerics.columns import among_all
+from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, total_of
 from bayes_gpx.processes.approximations import HSGP
 
 NO_POWER = 1e-290
@@ -34,6 +37,17 @@ SPECTRAL = tuple(
 """Names of the kernels with a spectral density, for messages."""
 
 
+class Frequencies(Protocol):
+    """How to draw frequencies of stationary kernels, as `RandomFeatures` does."""
+
+    @property
+    def m(self) -> int:
+        """Number of sines and cosines for each stationary kernel."""
+
+    def standard(self, number: int, shape: tuple[int, ...]) -> tuple[TensorLike, TensorLike]:
+        """Standard normals (d, m / 2) and uniforms (m / 2,) for the summand of this number."""
+
+
 class NoBasis(ValueError):
     """A kernel has no basis functions here."""
 
@@ -42,29 +56,27 @@ class Basis(ABC):
     """M functions of points with d columns."""
 
     @abstractmethod
-    def value(self, x: TensorVariable) -> TensorVariable:
+    def value(self, x: Tensor) -> Tensor:
         """Values at points x (m, d), (m, M)."""
 
     @abstractmethod
-    def gradient(self, x: TensorVariable) -> TensorVariable:
+    def gradient(self, x: Tensor) -> Tensor:
         """Derivatives in each column, (m, d, M)."""
 
     @abstractmethod
-    def hessian(self, x: TensorVariable) -> TensorVariable:
+    def hessian(self, x: Tensor) -> Tensor:
         """Second derivatives, (m, d, d, M)."""
 
     @abstractmethod
-    def attribution(self, x: TensorVariable, baseline: TensorVariable) -> TensorVariable:
+    def attribution(self, x: Tensor, baseline: Tensor) -> Tensor:
         """Integrated gradients (m, d, M) from a baseline (d,), or (m, d) one for each x, to x."""
 
     @abstractmethod
-    def parted(self) -> "tuple[Basis, TensorVariable]":
-        """The functions without their scales, and the scales (M,).
+    def parted(self) -> "tuple[Basis, Tensor]":
+        """The functions without their scales, and the scales (M,)."""
+        # For some types, no hyperparameter is left in the functions then.
 
-        For some types, no hyperparameter is left in the functions then.
-        """
-
-    def slope(self, x: TensorVariable, weights: TensorVariable) -> TensorVariable:
+    def slope(self, x: Tensor, weights: Tensor) -> Tensor:
         """Gradient of the functions' sum with weights (m | 1, M), (m, d)."""
         return (self.gradient(x) * weights[:, None]).sum(axis=2)
 
@@ -73,32 +85,32 @@ class Basis(ABC):
 class JoinedBasis(Basis):
     """The functions of several bases, one after the other."""
 
-    parts: tuple
+    parts: tuple[Basis, ...]
 
-    def _each(self, name, *points):
+    def _each(self, name: str, *points: Tensor) -> Tensor:
         return pt.concatenate([getattr(part, name)(*points) for part in self.parts], axis=-1)
 
-    def value(self, x):
+    def value(self, x: Tensor) -> Tensor:
         return self._each("value", x)
 
-    def gradient(self, x):
+    def gradient(self, x: Tensor) -> Tensor:
         return self._each("gradient", x)
 
-    def hessian(self, x):
+    def hessian(self, x: Tensor) -> Tensor:
         return self._each("hessian", x)
 
-    def attribution(self, x, baseline):
+    def attribution(self, x: Tensor, baseline: Tensor) -> Tensor:
         return self._each("attribution", x, baseline)
 
-    def slope(self, x, weights):
-        total, start = 0.0, 0
+    def slope(self, x: Tensor, weights: Tensor) -> Tensor:
+        slopes, start = [], 0
         for part in self.parts:
             count = part.value(x[:1]).shape[1]
-            total = total + part.slope(x, weights[:, start : start + count])
+            slopes.append(part.slope(x, weights[:, start : start + count]))
             start = start + count
-        return total
+        return reduce(add, slopes)
 
-    def parted(self):
+    def parted(self) -> tuple[Basis, Tensor]:
         functions, scales = zip(*(part.parted() for part in self.parts), strict=True)
         return JoinedBasis(functions), pt.concatenate(scales)
 
@@ -110,22 +122,22 @@ class ScaledBasis(Basis):
     variance: TensorLike
     basis: Basis
 
-    def value(self, x):
+    def value(self, x: Tensor) -> Tensor:
         return pt.sqrt(self.variance) * self.basis.value(x)
 
-    def gradient(self, x):
+    def gradient(self, x: Tensor) -> Tensor:
         return pt.sqrt(self.variance) * self.basis.gradient(x)
 
-    def hessian(self, x):
+    def hessian(self, x: Tensor) -> Tensor:
         return pt.sqrt(self.variance) * self.basis.hessian(x)
 
-    def attribution(self, x, baseline):
+    def attribution(self, x: Tensor, baseline: Tensor) -> Tensor:
         return pt.sqrt(self.variance) * self.basis.attribution(x, baseline)
 
-    def slope(self, x, weights):
+    def slope(self, x: Tensor, weights: Tensor) -> Tensor:
         return pt.sqrt(self.variance) * self.basis.slope(x, weights)
 
-    def parted(self):
+    def parted(self) -> tuple[Basis, Tensor]:
         functions, scales = self.basis.parted()
         return functions, pt.sqrt(self.variance) * scales
 
@@ -137,27 +149,26 @@ class OfColumns(Basis):
     basis: Basis
     columns: np.ndarray
 
-    def value(self, x):
+    def value(self, x: Tensor) -> Tensor:
         return self.basis.value(x[:, self.columns])
 
-    def gradient(self, x):
+    def gradient(self, x: Tensor) -> Tensor:
         part = self.basis.gradient(x[:, self.columns])
-        return pt.zeros((*tuple(x.shape), part.shape[-1]))[:, self.columns].set(part)
+        return among_all(part, self.columns, x.shape[1], 1)
 
-    def hessian(self, x):
-        part, d = self.basis.hessian(x[:, self.columns]), x.shape[1]
-        where = self.columns[:, None], self.columns
-        return pt.zeros((x.shape[0], d, d, part.shape[-1]))[:, *where].set(part)
+    def hessian(self, x: Tensor) -> Tensor:
+        part = self.basis.hessian(x[:, self.columns])
+        return among_all(part, self.columns, x.shape[1], 1, 2)
 
-    def attribution(self, x, baseline):
+    def attribution(self, x: Tensor, baseline: Tensor) -> Tensor:
         part = self.basis.attribution(x[:, self.columns], baseline[..., self.columns])
-        return pt.zeros((*tuple(x.shape), part.shape[-1]))[:, self.columns].set(part)
+        return among_all(part, self.columns, x.shape[1], 1)
 
-    def slope(self, x, weights):
+    def slope(self, x: Tensor, weights: Tensor) -> Tensor:
         part = self.basis.slope(x[:, self.columns], weights)
-        return pt.zeros_like(x)[:, self.columns].set(part)
+        return among_all(part, self.columns, x.shape[1], 1)
 
-    def parted(self):
+    def parted(self) -> tuple[Basis, Tensor]:
         functions, scales = self.basis.parted()
         return OfColumns(functions, self.columns), scales
 
@@ -170,23 +181,23 @@ class Affine(Basis):
     weights: TensorLike
     d: int
 
-    def _roots(self, x):
+    def _roots(self, x: Tensor) -> Tensor:
         return pt.eye(x.type.shape[1]) * pt.sqrt(self.weights)
 
-    def value(self, x):
+    def value(self, x: Tensor) -> Tensor:
         return pt.sqrt(self.weights) * (x - self.center)
 
-    def gradient(self, x):
+    def gradient(self, x: Tensor) -> Tensor:
         return pt.ones((x.shape[0], 1, 1)) * self._roots(x)
 
-    def hessian(self, x):
+    def hessian(self, x: Tensor) -> Tensor:
         d = x.type.shape[1]
         return pt.zeros((x.shape[0], d, d, d))
 
-    def attribution(self, x, baseline):
+    def attribution(self, x: Tensor, baseline: Tensor) -> Tensor:
         return (x - baseline)[:, :, None] * self._roots(x)
 
-    def parted(self):
+    def parted(self) -> tuple[Basis, Tensor]:
         return Affine(self.center, 1.0, self.d), pt.sqrt(self.weights) * pt.ones(self.d)
 
 
@@ -194,108 +205,103 @@ class Affine(Basis):
 class One(Basis):
     """The constant 1."""
 
-    def value(self, x):
+    def value(self, x: Tensor) -> Tensor:
         return pt.ones((x.shape[0], 1))
 
-    def gradient(self, x):
+    def gradient(self, x: Tensor) -> Tensor:
         return pt.zeros((*tuple(x.shape), 1))
 
-    def hessian(self, x):
+    def hessian(self, x: Tensor) -> Tensor:
         return pt.zeros((*tuple(x.shape), x.shape[1], 1))
 
-    def attribution(self, x, baseline):
+    def attribution(self, x: Tensor, baseline: Tensor) -> Tensor:
         return self.gradient(x)
 
-    def parted(self):
+    def parted(self) -> tuple[Basis, Tensor]:
         return self, pt.ones(1)
 
 
 @dataclass(frozen=True, eq=False)
 class Waves(Basis):
-    """Sines, then cosines, of the same h frequencies (d, h), divided by the square root of h.
+    """Sines, then cosines, of the same h frequencies (d, h), divided by the square root of h."""
 
-    References
-    ----------
-    Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), equation 33
-    with its sines and cosines in the right order.
-    """
+    # Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), equation 33
+    # with its sines and cosines in the right order.
 
-    frequencies: TensorLike
+    frequencies: Tensor
 
-    def _both(self, sines, cosines):
+    def _both(self, sines: Tensor, cosines: Tensor) -> Tensor:
         return pt.concatenate([sines, cosines], axis=-1) / np.sqrt(self.frequencies.type.shape[1])
 
-    def value(self, x):
+    def value(self, x: Tensor) -> Tensor:
         phase = pt.dot(x, self.frequencies)
         return self._both(pt.sin(phase), pt.cos(phase))
 
-    def gradient(self, x):
+    def gradient(self, x: Tensor) -> Tensor:
         phase = pt.dot(x, self.frequencies)[:, None]
         return self._both(self.frequencies * pt.cos(phase), -self.frequencies * pt.sin(phase))
 
-    def hessian(self, x):
+    def hessian(self, x: Tensor) -> Tensor:
         phase = pt.dot(x, self.frequencies)[:, None, None]
         squares = -self.frequencies[:, None] * self.frequencies[None]
         return self._both(squares * pt.sin(phase), squares * pt.cos(phase))
 
-    def attribution(self, x, baseline):
+    def attribution(self, x: Tensor, baseline: Tensor) -> Tensor:
         delta = x - baseline
         middle = pt.dot(baseline + 0.5 * delta, self.frequencies)[:, None]
         share = sinc(0.5 * pt.dot(delta, self.frequencies))[:, None]
         slope = delta[:, :, None] * self.frequencies * share
         return self._both(slope * pt.cos(middle), -slope * pt.sin(middle))
 
-    def slope(self, x, weights):
+    def slope(self, x: Tensor, weights: Tensor) -> Tensor:
         phase, h = pt.dot(x, self.frequencies), self.frequencies.type.shape[1]
         swings = weights[:, :h] * pt.cos(phase) - weights[:, h:] * pt.sin(phase)
         return pt.dot(swings, self.frequencies.T) / np.sqrt(h)
 
-    def parted(self):
+    def parted(self) -> tuple[Basis, Tensor]:
         return self, pt.ones(2 * self.frequencies.type.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
 class Sines(Basis):
-    """Products over columns of sin(rate (x - center + reach)) / sqrt(reach), each with a scale.
+    """Products over columns of sin(rate (x - center + reach)) / sqrt(reach), each with a scale."""
 
-    All combinations of the sines along each column (`along`, with M as their product), the last
-    column's running fastest. `center` and `reach` (d,) are the middle and half-widths of the box.
-    """
+    # All combinations of the sines along each column, M in all, the last column's running fastest.
 
-    along: tuple[int, ...]
-    center: TensorLike
-    reach: TensorLike
+    along: tuple[int, ...]  # number of sines along each column
+    center: Tensor  # (d,): the middle of the box
+    reach: Tensor  # (d,): its half-widths
     scales: TensorLike
 
-    def rates(self) -> TensorVariable:
+    def rates(self) -> Tensor:
         """Angular frequencies of all functions, (M, d)."""
         d = len(self.along)
         each = [self._on_grid(self._of_column(a)[None], a)[0] for a in range(d)]
         return pt.specify_shape(pt.stack(each, axis=1), (int(np.prod(self.along)), d))
 
-    def _of_column(self, a):
+    def _of_column(self, a: int) -> Tensor:
         """Angular frequencies of the sines along a column."""
         return 0.5 * np.pi * np.arange(1, self.along[a] + 1) / self.reach[a]
 
-    def _phase(self, x, a):
+    def _phase(self, x: Tensor, a: int) -> Tensor:
         """Phases of the sines along a column, (m, along[a])."""
         return (x[:, a] - self.center[a] + self.reach[a])[:, None] * self._of_column(a)
 
-    def _times(self, factors):
+    def _times(self, factors: Sequence[Tensor]) -> Tensor:
         """Scaled products (m, M) of one factor (m, along[a]) for each column."""
 
-        def outer(left, right):
+        def outer(left: Tensor, right: Tensor) -> Tensor:
             return (left[:, :, None] * right[:, None, :]).reshape((left.shape[0], -1))
 
         return self.scales / pt.sqrt(pt.prod(self.reach)) * reduce(outer, factors)
 
-    def _on_grid(self, values, a):
+    def _on_grid(self, values: Tensor, a: int) -> Tensor:
         """What belongs to the sines along a column (m, along[a]), for each function (m, M)."""
         before, after = (int(np.prod(n)) for n in (self.along[:a], self.along[a + 1 :]))
         spread = values[:, None, :, None] * pt.ones((1, before, 1, after))
         return spread.reshape((values.shape[0], -1))
 
-    def _with(self, x, orders):
+    def _with(self, x: Tensor, orders: Sequence[int] | np.ndarray) -> Tensor:
         """Products of the derivatives of each column's sine, of orders 0, 1 or 2."""
         forms = (
             lambda phase, rate: pt.sin(phase),
@@ -306,19 +312,19 @@ class Sines(Basis):
             [forms[order](self._phase(x, a), self._of_column(a)) for a, order in enumerate(orders)]
         )
 
-    def value(self, x):
+    def value(self, x: Tensor) -> Tensor:
         return self._with(x, [0] * len(self.along))
 
-    def gradient(self, x):
+    def gradient(self, x: Tensor) -> Tensor:
         unit = np.eye(len(self.along), dtype=int)
         return pt.stack([self._with(x, orders) for orders in unit], axis=1)
 
-    def hessian(self, x):
+    def hessian(self, x: Tensor) -> Tensor:
         unit = np.eye(len(self.along), dtype=int)
         rows = [pt.stack([self._with(x, a + b) for b in unit], axis=1) for a in unit]
         return pt.stack(rows, axis=1)
 
-    def attribution(self, x, baseline):
+    def attribution(self, x: Tensor, baseline: Tensor) -> Tensor:
         d, delta, middle = len(self.along), x - baseline, 0.5 * (x + baseline)
         sweeps = [delta[:, a, None] * self._of_column(a) for a in range(d)]
         halves = [self._on_grid(0.5 * sweep, a) for a, sweep in enumerate(sweeps)]
@@ -335,46 +341,43 @@ class Sines(Basis):
             shares.append(scales * self._on_grid(sweeps[a], a) * total)
         return pt.stack(shares, axis=1)
 
-    def parted(self):
+    def parted(self) -> tuple[Basis, Tensor]:
         size = int(np.prod(self.along))
         return replace(self, scales=1.0), self.scales * pt.ones(size)
 
 
 @dataclass(frozen=True, eq=False)
 class TimesFeatures(Basis):
-    """Each of M functions times each of p features z_l(x): the columns of x, and 1 if p = d + 1.
-
-    The p M products are feature-major.
-    """
+    """M functions times p features z_l(x): the columns of x, and 1 if p = d + 1; feature-major."""
 
     basis: Basis
     p: int
 
-    def _features(self, x):
+    def _features(self, x: Tensor) -> Tensor:
         missing = self.p - x.type.shape[1]
         return pt.concatenate([x, pt.ones((x.shape[0], missing))], axis=1) if missing else x
 
-    def value(self, x):
+    def value(self, x: Tensor) -> Tensor:
         each = self._features(x)[:, :, None] * self.basis.value(x)[:, None]
         return each.reshape((x.shape[0], -1))
 
-    def gradient(self, x):
+    def gradient(self, x: Tensor) -> Tensor:
         step = pt.eye(x.type.shape[1], self.p)
         held = self._features(x)[:, None, :, None] * self.basis.gradient(x)[:, :, None]
         each = held + step[None, :, :, None] * self.basis.value(x)[:, None, None]
         return each.reshape((x.shape[0], x.shape[1], -1))
 
-    def hessian(self, x):
+    def hessian(self, x: Tensor) -> Tensor:
         step, slope = pt.eye(x.type.shape[1], self.p), self.basis.gradient(x)
         mixed = step[None, :, None, :, None] * slope[:, None, :, None]
         held = self._features(x)[:, None, None, :, None] * self.basis.hessian(x)[:, :, :, None]
         each = held + mixed + mixed.transpose(0, 2, 1, 3, 4)
         return each.reshape((x.shape[0], x.shape[1], x.shape[1], -1))
 
-    def attribution(self, x, baseline):
+    def attribution(self, x: Tensor, baseline: Tensor) -> Tensor:
         return along_path(self.gradient, x, baseline, gauss_legendre(*MOVING_NODES))
 
-    def parted(self):
+    def parted(self) -> tuple[Basis, Tensor]:
         functions, scales = self.basis.parted()
         return TimesFeatures(functions, self.p), pt.tile(scales, self.p)
 
@@ -386,68 +389,83 @@ def is_constant(basis: Basis) -> bool:
     return isinstance(basis, One)
 
 
-def along_path(slopes, x, baseline, nodes):
+def along_path(
+    slopes: Callable[[Tensor], Tensor], x: Tensor, baseline: Tensor, nodes: Rule
+) -> Tensor:
     """Integrated gradients (m, d, M) by a quadrature of `slopes`, a function of points."""
     delta = x - baseline
     parts = [w * slopes(baseline + t * delta) for t, w in zip(nodes.t, nodes.w, strict=True)]
     return delta[:, :, None] * total_of(parts)
 
 
-def _signed(function, parts, signs):
+def _signed(
+    function: Callable[[Tensor], Tensor], parts: Sequence[Tensor], signs: np.ndarray
+) -> Tensor:
     return function(sum(sign * part for sign, part in zip(signs, parts, strict=True)))
 
 
-def sinc(z):
+def sinc(z: Tensor) -> Tensor:
     """sin(z) / z, 1 at 0."""
     zero = pt.eq(z, 0.0)
     return pt.switch(zero, 1.0, pt.sin(z) / pt.switch(zero, 1.0, z))
 
 
-def basis_of(kernel: Kernel, approximation, X: TensorVariable) -> Basis:
-    """Basis functions with products that approximate a kernel.
-
-    Supported: sums and multiples of stationary kernels with a spectral density, of linear kernels
-    (exactly) and constants, of some columns or all; NoBasis otherwise. The approximation has the
-    `m` and `standard` of RandomFeatures, or is HSGP, with its box around X (n, d).
-    """
+def basis_of(kernel: Kernel, approximation: HSGP | Frequencies, X: Tensor) -> Basis:
+    """Basis functions with products that approximate a kernel."""
+    # Supported: sums and multiples of stationary kernels with a spectral density, of linear kernels
+    # (exactly) and constants, of some columns or all; NoBasis otherwise. The box of HSGP is around
+    # X (n, d).
     numbers, d = count(), X.type.shape[1]
     parts = [_of_term(term, approximation, X, numbers) for term in terms(kernel, d)]
     return parts[0] if len(parts) == 1 else JoinedBasis(tuple(parts))
 
 
-def _of_term(term, approximation, X, numbers):
+def _of_term(
+    term: Term, approximation: HSGP | Frequencies, X: Tensor, numbers: Iterator[int]
+) -> Basis:
     """Basis functions of one term; `numbers` tells apart the frequencies of stationary ones."""
     kernel = term.kernel
+    profile = kernel.profile if isinstance(kernel, Stationary) and term.stationary else None
+    basis: Basis
     if isinstance(kernel, Constant):
         basis = ScaledBasis(kernel.variance, One())
     elif isinstance(kernel, LinearKernel):
         d = term.of(X).type.shape[1]
         basis = Affine(kernel.center, pt.as_tensor(kernel.weights), d)
-    elif term.stationary and isinstance(kernel.profile, SpectralProfile):
-        build = _sines if isinstance(approximation, HSGP) else _waves
-        basis = build(kernel, approximation, term.of(X), next(numbers))
+    elif isinstance(kernel, Stationary) and isinstance(profile, SpectralProfile):
+        scale, points = kernel.lengthscale, term.of(X)
+        if isinstance(approximation, HSGP):
+            basis = _sines(profile, scale, approximation, points)
+        else:
+            basis = _waves(profile, scale, approximation, points, next(numbers))
     else:
-        name = getattr(kernel, "name", type(kernel).__name__)
         raise NoBasis(
-            f"{name} has no basis functions here. {type(approximation).__name__} takes sums and "
-            f"multiples of {', '.join(SPECTRAL)}, Linear and Constant; use approximation=None or "
-            "bx.Inducing for other kernels."
+            f"{name_of(kernel)} has no basis functions here. {type(approximation).__name__} takes "
+            f"sums and multiples of {', '.join(SPECTRAL)}, Linear and Constant; use "
+            "approximation=None or bx.Inducing for other kernels."
         )
     basis = basis if term.columns is None else OfColumns(basis, term.columns)
     return basis if term.variance is None else ScaledBasis(term.variance, basis)
 
 
-def _waves(kernel, approximation, X, number):
+def _waves(
+    profile: SpectralProfile,
+    lengthscale: Tensor,
+    approximation: Frequencies,
+    X: Tensor,
+    number: int,
+) -> Waves:
     """Frequencies from the kernel's spectral density, a scale mixture of normals."""
     shape = X.type.shape[1], approximation.m // 2
-    frequencies = kernel.profile.frequencies(*approximation.standard(number, shape))
-    scale = pt.atleast_1d(1.0 / kernel.lengthscale)[:, None]
+    frequencies = profile.frequencies(*approximation.standard(number, shape))
+    scale = pt.atleast_1d(1.0 / lengthscale)[:, None]
     return Waves(pt.specify_shape(frequencies * scale, shape))
 
 
-def _sines(kernel, approximation: HSGP, X, number):
+def _sines(profile: SpectralProfile, lengthscale: Tensor, approximation: HSGP, X: Tensor) -> Sines:
+    """Sines that vanish at the box's ends, scaled by the roots of the spectral density."""
     low, high = X.min(axis=0), X.max(axis=0)
     center, reach = 0.5 * (high + low), 0.5 * approximation.c * (high - low)
     functions = Sines(approximation.along(X.type.shape[1]), center, reach, 1.0)
-    density = kernel.profile.spectral_density(functions.rates(), kernel.lengthscale)
+    density = profile.spectral_density(functions.rates(), lengthscale)
     return replace(functions, scales=pt.sqrt(pt.maximum(density, NO_POWER)))

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any, cast
 
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.aliases import TensorLike
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.processes.approximations import HSGP, RandomFeatures
 from bayes_gpx.processes.base import KernelProcess, Process
 from bayes_gpx.processes.basis_functions import (
@@ -18,9 +20,11 @@ from bayes_gpx.processes.basis_functions import (
     basis_of,
     is_constant,
 )
+from bayes_gpx.processes.gaussian_process import GaussianProcess
 from bayes_gpx.processes.grouped_process import GroupedProcess, without_codes
 from bayes_gpx.processes.operators import (
     AtPoints,
+    Attribution,
     Components,
     Composite,
     Contribution,
@@ -39,63 +43,53 @@ from bayes_gpx.processes.weight_process import WeightProcess
 
 @dataclass(frozen=True)
 class BasisProcess(Process):
-    """f(x) = phi(x)' beta, or weights w_l(x) = amplitude_l phi(x)' beta_l plus `eps_w,l`.
+    """f(x) = phi(x)' beta, or weights w_l(x) = amplitude_l phi(x)' beta_l plus `eps_w,l`."""
 
-    Parameters
-    ----------
-    sources : sequence of (Basis, scalar or (p,))
-        Independent summands, each with one amplitude or one for each feature.
-    own : WeightProcess, optional
-        The noise `eps_w` of each row's weights, as a weight process without kernels; None for a
-        plain process.
-    """
-
+    # Independent summands, each with one amplitude or one for each feature.
     sources: Sequence[tuple[Basis, TensorLike]]
+    # The noise `eps_w` of each row's weights, as a weight process without kernels; None for a plain
+    # process.
     own: WeightProcess | None = None
 
-    def design(self, L: Operator) -> TensorVariable:
+    def design(self, L: Operator) -> Tensor:
         """Matrix from coefficients to the values of L, (len L, M), without samples' own noise."""
         if isinstance(L, Composite):
             return L.assembled([self.design(part) for part in L.parts], axis=0)
         designs = [self._design(basis, amplitude, L) for basis, amplitude in self.sources]
         return pt.concatenate(designs, axis=1)
 
-    def parted(self) -> tuple["BasisProcess", TensorVariable]:
-        """The process of the functions without their scales, and the scales, (M,).
-
-        They belong to the coefficients, in their order: its design times the scales is this one's.
-        """
+    def parted(self) -> tuple["BasisProcess", Tensor]:
+        """The process of the functions without their scales, and the scales, (M,)."""
+        # They belong to the coefficients, in their order: its design times the scales is this
+        # one's.
         parts = [(*basis.parted(), amplitude) for basis, amplitude in self.sources]
         rows = 1 if self.own is None else self._n_features(None)
         scales = [
-            ((pt.atleast_1d(amplitude)[:, None] * own) * pt.ones((rows, 1))).ravel()
-            for _, own, amplitude in parts
+            ((_column(amplitude) * own) * pt.ones((rows, 1))).ravel() for _, own, amplitude in parts
         ]
         functions = tuple((basis, 1.0) for basis, *_ in parts)
         return BasisProcess(functions, self.own), pt.concatenate(scales)
 
-    def values(self, L: Operator, coefficients: TensorVariable) -> TensorVariable:
-        """Values (len L,) of L for these coefficients (M,).
-
-        The `design` of a gradient, or of weights, is not formed.
-        """
+    def values(self, L: Operator, coefficients: Tensor) -> Tensor:
+        """Values (len L,) of L for these coefficients (M,)."""
         if not isinstance(L, Gradient | Weight):
             return pt.dot(self.design(L), coefficients)
-        total, start, x = 0.0, 0, L.x
+        # The `design` of a gradient, or of weights, is not formed.
+        each, start, x = [], 0, L.x
         for basis, amplitude in self.sources:
             rows = 1 if self.own is None else self._n_features(L)
             count = rows * basis.value(x[:1]).shape[1]
             own = coefficients[start : start + count].reshape((rows, -1))
-            own, start = pt.atleast_1d(amplitude)[:, None] * own, start + count
+            own, start = _column(amplitude) * own, start + count
             if isinstance(L, Weight):
-                total = total + pt.dot(basis.value(x), own.T)
+                each.append(pt.dot(basis.value(x), own.T))
                 continue
-            total = total + basis.slope(x, own if self.own is None else pt.dot(L.Z, own))
+            each.append(basis.slope(x, own if self.own is None else pt.dot(L.Z, own)))
             if L.tied:
-                total = total + pt.dot(basis.value(x), own.T)[:, : x.type.shape[1]]
-        return total.reshape((-1,))
+                each.append(pt.dot(basis.value(x), own.T)[:, : x.type.shape[1]])
+        return reduce(add, each).reshape((-1,))
 
-    def _design(self, basis, amplitude, L):
+    def _design(self, basis: Basis, amplitude: TensorLike, L: Any) -> Tensor:
         """The columns of `design` that belong to one of the sources, (len L, columns)."""
         if self.own is None:
             by_points = rows_of(basis, L)
@@ -110,31 +104,32 @@ class BasisProcess(Process):
                 parts = parts * pt.as_tensor_variable(L.Z)[:, None, :, None]
             if isinstance(L, OfFeatures):
                 parts = parts * pt.eye(self._n_features(L))[None, :, :, None]
-        weighed = parts * pt.atleast_1d(amplitude)[:, None]
+        weighed = parts * _column(amplitude)
         return weighed.reshape((weighed.shape[0] * weighed.shape[1], -1))
 
-    def _n_features(self, L):
+    def _n_features(self, L: Any) -> Any:
         if L is not None and not isinstance(L, Weight):
             return pt.as_tensor_variable(L.Z).shape[1]
-        if self.own.n_features is None:
+        known = n_features(self)
+        if known is None:
             raise ValueError("weight needs to know how many features there are; give n_features.")
-        return self.own.n_features
+        return known
 
-    def covariance(self, L: Operator, M: Operator) -> TensorVariable:
+    def covariance(self, L: Operator, M: Operator) -> Tensor:
         """Prior covariance matrix of L's values with M's, (len L, len M)."""
         shared = pt.dot(self.design(L), self.design(M).T)
         return shared + self._noise("covariance", L, M)
 
-    def variance(self, L: Operator) -> TensorVariable:
+    def variance(self, L: Operator) -> Tensor:
         """Prior variance of each of L's values, (len L,)."""
         return pt.sqr(self.design(L)).sum(axis=1) + self._noise("variance", L)
 
-    def block(self, L: AtPoints) -> TensorVariable:
+    def block(self, L: AtPoints) -> Tensor:
         """Prior covariance between the components of each observation, (obs, c, c)."""
         parts = by_observation(self.design(L), L)
-        return pt.matmul(parts, parts.transpose(0, 2, 1)) + self._noise("block", L)
+        return parts @ parts.transpose(0, 2, 1) + self._noise("block", L)
 
-    def _noise(self, what, *operators):
+    def _noise(self, what: str, *operators: Operator) -> Any:
         if self.own is None or not all(L.own_noise for L in operators):
             return 0.0
         return getattr(self.own, what)(*operators)
@@ -142,35 +137,34 @@ class BasisProcess(Process):
 
 @dataclass(frozen=True)
 class OutputBasis:
-    """The functions of several outputs, mixed from basis functions.
+    """Functions of several outputs, mixed from basis functions."""
 
-    `parts` replace the parts of the process, with concatenated coefficients.
-    """
-
-    parts: Sequence[BasisProcess]
+    parts: Sequence[BasisProcess]  # replace the process's parts, with joined coefficients
     process: OutputProcess
 
-    def design(self, L: Operator) -> TensorVariable:
+    def design(self, L: Operator) -> Tensor:
         """Matrix from coefficients to the values of L, (len L, M)."""
         if isinstance(L, Composite):
             return L.assembled([self.design(part) for part in L.parts], axis=0)
-        bare, found = without_codes(L), []
-        for part, share in zip(self.parts, self.process.shares(L), strict=True):
-            own = by_observation(part.design(bare), L) * share[:, None, None]
+        at = cast(AtPoints, L)
+        bare, found = without_codes(at), []
+        for part, share in zip(self.parts, self.process.shares(at), strict=True):
+            own = by_observation(part.design(bare), at) * share[:, None, None]
             found.append(own.reshape((-1, own.shape[2])))
         return pt.concatenate(found, axis=1)
 
-    def values(self, L: Operator, coefficients: TensorVariable) -> TensorVariable:
+    def values(self, L: Operator, coefficients: Tensor) -> Tensor:
         """Values (len L,) of L for these coefficients (M,)."""
         if isinstance(L, Composite):
             return pt.dot(self.design(L), coefficients)
-        bare, m, total, start = without_codes(L), L.x.shape[0], 0.0, 0
-        for part, share in zip(self.parts, self.process.shares(L), strict=True):
+        at = cast(AtPoints, L)
+        bare, m, each, start = without_codes(at), at.x.shape[0], [], 0
+        for part, share in zip(self.parts, self.process.shares(at), strict=True):
             count = part.design(evaluate(bare.x[:1])).shape[1]
             own = part.values(bare, coefficients[start : start + count])
-            total = total + own.reshape((m, -1)) * share[:, None]
+            each.append(own.reshape((m, -1)) * share[:, None])
             start = start + count
-        return total.reshape((-1,))
+        return reduce(add, each).reshape((-1,))
 
 
 def expanded(
@@ -194,66 +188,76 @@ def expanded(
     X = pt.as_tensor_variable(X)
     if isinstance(process, OutputProcess):
         parts = tuple(expanded(part, approximation, X[:, :-1]) for part in process.parts)
-        return OutputBasis(parts, process)
+        return OutputBasis(cast(tuple[BasisProcess, ...], parts), process)
     if not isinstance(process, WeightProcess):
-        return BasisProcess(((basis_of(process.kernel, approximation, X), 1.0),))
+        kernel = cast(GaussianProcess, process).kernel
+        return BasisProcess(((basis_of(kernel, approximation, X), 1.0),))
     bases = (basis_of(kernel, approximation, X) for kernel in process.kernels)
     own = WeightProcess((), process.sigma_w, (), process.n_features)
     return BasisProcess(tuple(zip(bases, process.amplitudes, strict=True)), own)
 
 
-def own_variances(process: Process) -> TensorVariable | None:
+def own_variances(process: Process) -> Tensor | None:
     """Variances of `eps_w`, (1,) or (p,); None where there is no such noise."""
     if isinstance(process, GroupedProcess):
         return own_variances(process.common)
-    weights = process.own if isinstance(process, BasisProcess) else process
-    if not isinstance(weights, WeightProcess):
-        return None
-    return pt.atleast_1d(pt.as_tensor(weights.sigma_w)) ** 2
+    weights = _of_weights(process)
+    return None if weights is None else pt.atleast_1d(pt.as_tensor(weights.sigma_w)) ** 2
 
 
-def n_features(process: Process) -> int | TensorVariable | None:
+def n_features(process: Process) -> int | Tensor | None:
     """Number of features that a process weighs; None where it does not know."""
+    weights = _of_weights(process)
+    return None if weights is None else weights.n_features
+
+
+def _of_weights(process: Process) -> WeightProcess | None:
+    """The process of weights that a process is or has; None where features have no weights."""
     weights = process.own if isinstance(process, BasisProcess) else process
-    return weights.n_features if isinstance(weights, WeightProcess) else None
+    return weights if isinstance(weights, WeightProcess) else None
 
 
-def by_observation(design: TensorVariable, L: AtPoints) -> TensorVariable:
+def _column(amplitude: TensorLike) -> Tensor:
+    """One amplitude, or one for each feature, as a column (1 | p, 1)."""
+    return pt.atleast_1d(pt.as_tensor(amplitude))[:, None]
+
+
+def by_observation(design: Tensor, L: AtPoints) -> Tensor:
     """Rows of a design as (obs, components, M)."""
     return design.reshape((L.x.shape[0], -1, design.shape[1]))
 
 
-def rows_of(basis: Basis, L: AtPoints) -> TensorVariable:
+def rows_of(basis: Basis, L: AtPoints) -> Tensor:
     """What an operator at points does to each basis function, (m, c, M)."""
     if type(L) in ROWS:
         return ROWS[type(L)](basis, L)
-    return by_observation(_flat(basis, L.opened(L)), L)
+    return by_observation(_flat(basis, cast(Operator, L.opened(L))), L)
 
 
-def _flat(basis, L):
+def _flat(basis: Basis, L: Operator) -> Tensor:
     """As `rows_of` for any operator, (len L, M)."""
     if isinstance(L, Composite):
         return L.assembled([_flat(basis, part) for part in L.parts], axis=0)
-    rows = rows_of(basis, L)
+    rows = rows_of(basis, cast(AtPoints, L))
     return rows.reshape((-1, rows.shape[-1]))
 
 
-def _values(basis, L):
+def _values(basis: Basis, L: AtPoints) -> Tensor:
     return basis.value(L.x)[:, None]
 
 
-def _second_derivatives(basis, L):
+def _second_derivatives(basis: Basis, L: AtPoints) -> Tensor:
     second = basis.hessian(L.x)
     return second.reshape((second.shape[0], -1, second.shape[-1]))
 
 
-def _attributions(basis, L):
+def _attributions(basis: Basis, L: Attribution) -> Tensor:
     if L.nodes is None:
         return basis.attribution(L.x, L.start)
     return along_path(basis.gradient, L.x, L.start, L.nodes)
 
 
-def _components(basis, L):
+def _components(basis: Basis, L: AtPoints) -> Tensor:
     """Each component has separate functions; all constant components are the last one."""
     parts = basis.parts if isinstance(basis, JoinedBasis) else (basis,)
     own = [_values(part, L) for part in parts]
@@ -262,7 +266,7 @@ def _components(basis, L):
     if len(varying) < len(parts):
         components.append([k for k in range(len(parts)) if k not in varying])
 
-    def among_all(members):
+    def among_all(members: list[int]) -> Tensor:
         rows = [own[k] if k in members else pt.zeros_like(own[k]) for k in range(len(parts))]
         return pt.concatenate(rows, axis=-1)
 

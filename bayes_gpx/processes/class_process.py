@@ -5,58 +5,52 @@ from dataclasses import dataclass
 from typing import cast
 
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.processes.base import KernelProcess, Process
 from bayes_gpx.processes.operators import Operator
 
 
 @dataclass(frozen=True)
 class ClassProcess(Process):
-    """C functions with ``Cov(f_c(x), f_k(x')) = sum_s shared[s, c, k] K_s(x, x')``.
+    """C functions with ``Cov(f_c(x), f_k(x')) = sum_s shared[s, c, k] K_s(x, x')``."""
 
-    The intrinsic model of coregionalization, for each summand s of a kernel; `parts` have the
-    covariances K_s, and `shared` (S, C, C) is positive definite. Operators apply to every class:
-    the class is the last and fastest axis of their values.
-    """
+    # The intrinsic model of coregionalization, for each summand s of a kernel. Operators apply to
+    # every class: the class is the last and fastest axis of their values.
 
-    parts: Sequence[KernelProcess]
-    shared: TensorVariable
+    parts: Sequence[KernelProcess]  # with the covariances K_s
+    shared: Tensor  # (S, C, C), positive definite
 
-    def covariance(self, L: Operator, M: Operator) -> TensorVariable:  # noqa: D102
+    def covariance(self, L: Operator, M: Operator) -> Tensor:  # noqa: D102
         K, C = [part.covariance(L, M) for part in self.parts], self.shared.shape[1]
         flat = sum(pt.outer(K_s.ravel(), self.shared[s].ravel()) for s, K_s in enumerate(K))
-        by_class = cast(TensorVariable, flat).reshape((*K[0].shape, C, C)).transpose(0, 2, 1, 3)
+        by_class = cast(Tensor, flat).reshape((*K[0].shape, C, C)).transpose(0, 2, 1, 3)
         return by_class.reshape((by_class.shape[0] * C, by_class.shape[2] * C))
 
-    def variance(self, L: Operator) -> TensorVariable:  # noqa: D102
+    def variance(self, L: Operator) -> Tensor:  # noqa: D102
         own = pt.diagonal(self.shared, axis1=1, axis2=2)
         return self.summed(lambda part: part.variance(L)[:, None], own).ravel()
 
-    def block(self, L: Operator) -> TensorVariable:  # noqa: D102
+    def block(self, L: Operator) -> Tensor:  # noqa: D102
         total = self.summed(
             lambda part: part.block(L)[:, :, None, :, None], self.shared[:, :, None]
         )
         m, c, C = total.shape[:3]
         return total.reshape((m, c * C, c * C))
 
-    def between(
-        self, of_part: Callable[[KernelProcess], TensorVariable], c: int, k: int
-    ) -> TensorVariable:
+    def between(self, of_part: Callable[[KernelProcess], Tensor], c: int, k: int) -> Tensor:
         """What is linear in a prior covariance, as of one part, for the classes c and k."""
         return self.summed(of_part, self.shared[:, c, k])
 
-    def summed(
-        self, of_part: Callable[[KernelProcess], TensorVariable], weights: TensorVariable
-    ) -> TensorVariable:
+    def summed(self, of_part: Callable[[KernelProcess], Tensor], weights: Tensor) -> Tensor:
         """Sum over the parts of a function of each part, with separate weights."""
-        return cast(TensorVariable, sum(weights[s] * of_part(p) for s, p in enumerate(self.parts)))
+        return cast(Tensor, sum(weights[s] * of_part(p) for s, p in enumerate(self.parts)))
 
-    def times(self, K: TensorVariable, values: TensorVariable) -> TensorVariable:
+    def times(self, K: Tensor, values: Tensor) -> Tensor:
         """The covariance of observations by their parts' (S, n, n), times values (n, C)."""
         each = [pt.dot(pt.dot(K[s], values), B) for s, (_, B) in enumerate(self.each())]
-        return cast(TensorVariable, sum(each))
+        return cast(Tensor, sum(each))
 
-    def each(self) -> list[tuple[KernelProcess, TensorVariable]]:
+    def each(self) -> list[tuple[KernelProcess, Tensor]]:
         """The parts with their covariances between classes, (C, C)."""
         return [(part, self.shared[s]) for s, part in enumerate(self.parts)]

@@ -1,22 +1,25 @@
-"""Covariances of values, gradients, Hessians and attributions, for every pair of operators.
+"""Covariances of values, gradients, Hessians and attributions, for every pair of operators."""
 
-The process has one kernel or, if a name contains `weighed`, is the smooth part z' g(x) of a weight
-process. Components are obs-major: all of the first point's, then the second's.
-"""
+# The process has one kernel or, if a name contains `weighed`, is the smooth part z' g(x) of a
+# weight process. Components are obs-major: all of the first point's, then the second's.
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import product
+from operator import add
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.composite import Active, Product, Sum
 from bayes_gpx.kernels.elementary import LinearKernel
 from bayes_gpx.kernels.summands import summands, varying
 from bayes_gpx.processes import expected_gradients, integrated_gradients, shapley
+from bayes_gpx.processes.base import by_pairs
 from bayes_gpx.processes.operators import (
     AtPoints,
     Components,
@@ -35,15 +38,15 @@ from bayes_gpx.processes.operators import (
     Varying,
     bilinear,
 )
-from bayes_gpx.processes.players import factors
+from bayes_gpx.processes.players import Linear, factors
 
 
-def covariance(kernel: Kernel, L: Operator, M: Operator) -> TensorVariable:
+def covariance(kernel: Kernel, L: Operator, M: Operator) -> Tensor:
     """Covariance of the components of L with the components of M, (m c, n c')."""
     return bilinear(partial(_of_pair, kernel), L, M)
 
 
-def _of_pair(kernel, L, M):
+def _of_pair(kernel: Kernel, L: AtPoints, M: AtPoints) -> Tensor:
     pair = type(L), type(M)
     if pair in PAIRS:
         return PAIRS[pair](kernel, L, M)
@@ -52,11 +55,9 @@ def _of_pair(kernel, L, M):
     return _opened(kernel, L, M)
 
 
-def _opened(kernel, L, M):
-    """As `covariance`, with one of the two opened up as a combination of other operators.
-
-    Quadratures only where the other one cannot be opened exactly.
-    """
+def _opened(kernel: Kernel, L: AtPoints, M: AtPoints) -> Tensor:
+    """As `covariance`, with one of the two opened up as a combination of other operators."""
+    # Quadratures come last: they are used only if the other one cannot be opened exactly.
     for first, second in sorted([(L, M), (M, L)], key=lambda pair: pair[0].by_quadrature):
         finer = first.opened(second)
         if finer is not None:
@@ -65,12 +66,12 @@ def _opened(kernel, L, M):
     raise ValueError(f"There is no covariance of {L.name} with {M.name}, nor of combinations.")
 
 
-def of_values(kernel: Kernel, L: AtPoints, M: AtPoints) -> TensorVariable:
+def of_values(kernel: Kernel, L: AtPoints, M: AtPoints) -> Tensor:
     """Matrix of the kernel at the points of L and M, (m, n), whatever they ask for there."""
     return kernel.gram(L.x) if L.X is M.X else kernel.value(L.x, M.x)
 
 
-def _of_derivatives(kernel, L, M):
+def _of_derivatives(kernel: Kernel, L: Value | Derivative, M: Value | Derivative) -> Tensor:
     x, xs, orders = L.x, M.x, (L.axes, M.axes)
     jet = kernel.derivative(x[:, None], xs[None], *orders)
     m, n, d = x.shape[0], xs.shape[0], x.shape[1]
@@ -78,12 +79,12 @@ def _of_derivatives(kernel, L, M):
     return by_rows.reshape((m * d ** orders[0], n * d ** orders[1]))
 
 
-def _of_attributions_and_values(kernel, L, M):
+def _of_attributions_and_values(kernel: Kernel, L: IntegratedGradient, M: Value) -> Tensor:
     part = integrated_gradients.cross(kernel, L.x, L.start, M.x, L.nodes)
     return part.reshape((-1, M.x.shape[0]))
 
 
-def _of_attributions(kernel, L, M):
+def _of_attributions(kernel: Kernel, L: IntegratedGradient, M: IntegratedGradient) -> Tensor:
     if L.start.ndim == 2 or M.start.ndim == 2:
         return _opened(kernel, L, M)
     if L.baseline is not M.baseline or L.nodes is not M.nodes:
@@ -92,7 +93,7 @@ def _of_attributions(kernel, L, M):
     return part.reshape((-1, part.shape[2] * part.shape[3]))
 
 
-def _of_shapley_and_values(kernel, L, M):
+def _of_shapley_and_values(kernel: Kernel, L: ShapleyValue, M: Value) -> Tensor:
     products = _products(kernel, L)
     if products is None:
         return covariance(kernel, L.opened(M), M)
@@ -100,14 +101,14 @@ def _of_shapley_and_values(kernel, L, M):
     return shapley.among_columns(part, L.players, 1).reshape((-1, M.x.shape[0]))
 
 
-def _products(kernel, *operators):
+def _products(kernel: Kernel, *operators: ShapleyValue) -> list[Linear] | None:
     """The kernel as a sum of products over players; None where coalitions are gone through."""
     if any(L.among is not None for L in operators):
         return None
     return factors(kernel, operators[0].players)
 
 
-def _of_shapley(kernel, L, M):
+def _of_shapley(kernel: Kernel, L: ShapleyValue, M: ShapleyValue) -> Tensor:
     products = _products(kernel, L, M)
     if products is None or L.players != M.players:
         return covariance(kernel, L.opened(M), M.opened(L))
@@ -118,7 +119,7 @@ def _of_shapley(kernel, L, M):
     return part.reshape((-1, part.shape[2] * part.shape[3]))
 
 
-def _block_of_shapley(kernel, L):
+def _block_of_shapley(kernel: Kernel, L: ShapleyValue) -> Tensor:
     products, starts = _products(kernel, L), pt.atleast_2d(L.start)
     if L.among is not None:
         return _block_of_any(kernel, L)
@@ -129,50 +130,47 @@ def _block_of_shapley(kernel, L):
     return shapley.among_columns(part, L.players, 1, 2)
 
 
-def _of_components_and_others(kernel, L, M):
+def _of_components_and_others(kernel: Kernel, L: Components, M: AtPoints) -> Tensor:
     parts = _of_summands(kernel, L, M)
     return parts.reshape((-1, parts.shape[2]))
 
 
-def _of_components(kernel, L, M):
+def _of_components(kernel: Kernel, L: Components, M: AtPoints) -> Tensor:
     parts = _of_summands(kernel, L, Value(M.X))
     whole = parts[..., None] * pt.eye(parts.shape[1])[:, None]
     return whole.reshape((-1, whole.shape[2] * whole.shape[3]))
 
 
-def _of_summands(kernel, L, M):
+def _of_summands(kernel: Kernel, L: Components, M: AtPoints) -> Tensor:
     """Covariance of each summand at L's points with another operator of it, (m, c, len M)."""
     parts, value = summands(kernel, L.x.type.shape[1], L.order), Value(L.X)
     return pt.stack([covariance(part.kernel, value, M) for part in parts], axis=1)
 
 
-def _of_varying_and_others(kernel, L, M):
+def _of_varying_and_others(kernel: Kernel, L: AtPoints, M: AtPoints) -> Tensor:
     other = Value(M.X) if isinstance(M, Varying) else M
     return covariance(varying(kernel, L.x.type.shape[1]), Value(L.X), other)
 
 
-def _block_of_varying(kernel, L):
+def _block_of_varying(kernel: Kernel, L: AtPoints) -> Tensor:
     return varying(kernel, L.x.type.shape[1]).diag(L.x)[:, None, None]
 
 
-def _block_of_components(kernel, L):
+def _block_of_components(kernel: Kernel, L: Components) -> Tensor:
     parts = summands(kernel, L.x.type.shape[1], L.order)
     variances = pt.stack([part.kernel.diag(L.x) for part in parts], axis=1)
     return variances[:, :, None] * pt.eye(len(parts))
 
 
-PAIRS = {
-    **dict.fromkeys(product((Value, Gradient, Hessian), repeat=2), _of_derivatives),
+POINTWISE = Value, Gradient, Hessian
+
+PAIRS: dict[tuple[type, ...], Callable[..., Tensor]] = {
+    **dict.fromkeys(product(POINTWISE, repeat=2), _of_derivatives),
     (Value, Value): of_values,
     (IntegratedGradient, Value): _of_attributions_and_values,
     (IntegratedGradient, IntegratedGradient): _of_attributions,
-    (Varying, Value): _of_varying_and_others,
-    (Varying, Gradient): _of_varying_and_others,
-    (Varying, Hessian): _of_varying_and_others,
-    (Varying, Varying): _of_varying_and_others,
-    (Components, Value): _of_components_and_others,
-    (Components, Gradient): _of_components_and_others,
-    (Components, Hessian): _of_components_and_others,
+    **dict.fromkeys(product((Varying,), (*POINTWISE, Varying)), _of_varying_and_others),
+    **dict.fromkeys(product((Components,), POINTWISE), _of_components_and_others),
     (Components, Components): _of_components,
     (ShapleyValue, Value): _of_shapley_and_values,
     (ShapleyValue, ShapleyValue): _of_shapley,
@@ -180,43 +178,41 @@ PAIRS = {
 """Prior covariances of two operators, either first; other pairs are opened up until found here."""
 
 
-def summed(kernel: Kernel, L: Derivative, M: Value, weights: TensorVariable) -> TensorVariable:
-    """Sum over M's values of weights (m | 1, n) times their covariance with L's components, (m, c).
-
-    The matrix of these covariances, of a gradient or Hessian L with values M, is not formed.
-    """
+def summed(kernel: Kernel, L: Derivative, M: Value, weights: Tensor) -> Tensor:
+    """Sum over M's values of weights (m | 1, n) times their covariances with L, (m, c)."""
+    # The matrix of these covariances, of a gradient or Hessian L with values M, is not formed.
     return kernel.summed(L.x, M.x, weights, L.axes).reshape((L.x.shape[0], -1))
 
 
-def cross(kernel: Kernel, L: Derivative) -> TensorVariable:
+def cross(kernel: Kernel, L: Derivative) -> Tensor:
     """Covariance of the components of a gradient or Hessian with f at the same point, (m, c)."""
     return kernel.derivative(L.x, L.x, L.axes, 0).reshape((L.x.shape[0], -1))
 
 
-def block(kernel: Kernel, L: AtPoints) -> TensorVariable:
+def block(kernel: Kernel, L: AtPoints) -> Tensor:
     """Covariance between the components of each point, (m, c, c)."""
     return BLOCKS.get(type(L), _block_of_any)(kernel, L)
 
 
-def _block_of_any(kernel, L):
+def _block_of_any(kernel: Kernel, L: AtPoints) -> Tensor:
     whole, m = covariance(kernel, L, L), L.x.shape[0]
     own = pt.arange(m)
     return whole.reshape((m, whole.shape[0] // m, m, -1))[own, :, own]
 
 
-def _block_of_derivatives(kernel, L):
+def _block_of_derivatives(kernel: Kernel, L: Derivative) -> Tensor:
     c = L.x.shape[1] ** L.axes
     return kernel.derivative(L.x, L.x, L.axes, L.axes).reshape((-1, c, c))
 
 
-def _block_of_differences(kernel, L):
+def _block_of_differences(kernel: Kernel, L: Difference) -> Tensor:
     x, starts = L.x, pt.atleast_2d(L.start)
     among = kernel.derivative(starts[:, None], starts, 0, 0).mean()
     apart = kernel.diag(x) + among - 2.0 * kernel.derivative(x[:, None], starts, 0, 0).mean(1)
     return apart[:, None, None]
 
 
-BLOCKS = {
+BLOCKS: dict[type, Callable[..., Tensor]] = {
     Value: lambda kernel, L: kernel.diag(L.x)[:, None, None],
     Gradient: _block_of_derivatives,
     Hessian: _block_of_derivatives,
@@ -230,7 +226,11 @@ BLOCKS = {
 """Prior covariances within each point that need no covariances between points."""
 
 
-def weighed_covariance(summands, L, M):
+type Weighed = Iterable[tuple[Kernel, Tensor]]
+"""Kernels of the weight functions, each with the variances of the features' weights, (1 | p,)."""
+
+
+def weighed_covariance(summands: Weighed, L: Any, M: Any) -> Tensor:
     """As `covariance`, of z' g(x); summands are pairs of a kernel and its weights' variances."""
     L, M = _as_values(L, M), _as_values(M, L)
     if L.tied or M.tied:
@@ -240,22 +240,18 @@ def weighed_covariance(summands, L, M):
         whole = covariance(_side_by_side(summands, L, M), joined, other)
         return _fold(M, _fold(L, whole).T).T
     z_L, z_M = pt.as_tensor_variable(L.Z), pt.as_tensor_variable(M.Z)
-    m, n = z_L.shape[0], z_M.shape[0]
-    total = 0.0
-    for kernel, variances in summands:
-        part, scale = covariance(kernel, L, M), pt.dot(z_L * variances, z_M.T)
-        spread = part.reshape((m, part.shape[0] // m, n, part.shape[1] // n))
-        total = total + (spread * scale[:, None, :, None]).reshape(part.shape)
-    return total
+    each = (
+        by_pairs(covariance(kernel, L, M), pt.dot(z_L * variances, z_M.T))
+        for kernel, variances in summands
+    )
+    return reduce(add, each)
 
 
-def _as_values(L, other):
-    """Smooth weights and contributions as values z' g(x), each at a z of one feature alone.
-
-    The other operator, of the smooth part, knows the number of features.
-    """
+def _as_values(L: Any, other: Any) -> Any:
+    """Smooth weights and contributions as values z' g(x), each at a z of one feature alone."""
     if not isinstance(L, OfFeatures):
         return L
+    # The other operator, of the smooth part, has all features.
     p, m = other.Z.type.shape[1], L.x.shape[0]
     only = pt.tile(pt.eye(p), (m, 1))
     if isinstance(L, Contribution):
@@ -264,46 +260,48 @@ def _as_values(L, other):
     return Value(at, pt.specify_shape(only, (None, p)), smooth=True)
 
 
-def weighed_summed(summands, L, M, weights):
+def weighed_summed(summands: Weighed, L: Any, M: Any, weights: Tensor) -> Tensor:
     """As `summed`, of z' g(x)."""
     if L.tied:
         whole = summed(_side_by_side(summands, L), _joined(L), _joined(M, L), weights)
         return pt.dot(whole, _folding(L).T)
     z_L, z_M = pt.as_tensor_variable(L.Z), pt.as_tensor_variable(M.Z)
-    return sum(
+    each = (
         summed(kernel, L, M, weights * pt.dot(z_L * variances, z_M.T))
         for kernel, variances in summands
     )
+    return reduce(add, each)
 
 
-def weighed_cross(summands, L):
+def weighed_cross(summands: Weighed, L: Any) -> Tensor:
     """As `cross`, of z' g(x)."""
     if L.tied:
         return pt.dot(cross(_side_by_side(summands, L), _joined(L)), _folding(L).T)
-    z = pt.as_tensor_variable(L.Z)
-    return sum(
-        cross(kernel, L) * (z**2 * variances).sum(axis=1)[:, None] for kernel, variances in summands
-    )
+    return _at_points(summands, L, cross)
 
 
-def weighed_block(summands, L):
+def weighed_block(summands: Weighed, L: Any) -> Tensor:
     """As `block`, of z' g(x)."""
     if L.tied:
         folding = _folding(L)
-        return pt.matmul(
-            pt.matmul(folding, block(_side_by_side(summands, L), _joined(L))), folding.T
-        )
-    z = pt.as_tensor_variable(L.Z)
-    return sum(
-        block(kernel, L) * (z**2 * variances).sum(axis=1)[:, None, None]
-        for kernel, variances in summands
-    )
+        return folding @ block(_side_by_side(summands, L), _joined(L)) @ folding.T
+    return _at_points(summands, L, block)
 
 
-def _side_by_side(summands, *operators):
+def _at_points(summands: Weighed, L: Any, of_kernel: Callable[..., Tensor]) -> Tensor:
+    """Sum over kernels of (m, ...) covariances within points, times z' diag(variances) z there."""
+    z, each = pt.as_tensor_variable(L.Z), []
+    for kernel, variances in summands:
+        part = of_kernel(kernel, L)
+        scale = (z**2 * variances).sum(axis=1)
+        each.append(part * pt.expand_dims(scale, list(range(1, part.ndim))))
+    return reduce(add, each)
+
+
+def _side_by_side(summands: Weighed, *operators: Any) -> Kernel:
     """Kernel of z' g(x) on points with the columns of x, followed by the columns of z."""
     d, p = _widths(*operators)
-    products = [
+    products: list[Kernel] = [
         Product(
             Active(kernel, np.arange(d)),
             Active(LinearKernel(pt.zeros(p), variances * pt.ones(p)), d + np.arange(p)),
@@ -313,13 +311,13 @@ def _side_by_side(summands, *operators):
     return reduce(Sum, products)
 
 
-def _widths(*operators):
+def _widths(*operators: Any) -> tuple[int, int]:
     """Return d and p, the numbers of columns of X and of Z; tied operators know them."""
     tied = next(operator for operator in operators if operator.tied)
     return tied.X.type.shape[1], tied.Z.type.shape[1]
 
 
-def _joined(L, other=None):
+def _joined(L: Any, other: Any = None) -> Any:
     """The operator at points that hold X and Z side by side, for the kernel of `_side_by_side`."""
     d, p = _widths(L, *([] if other is None else [other]))
     if not (L.tied or isinstance(L, Value)):
@@ -338,7 +336,7 @@ def _joined(L, other=None):
     return replace(joined, baseline=pt.concatenate([L.start, L.start, ones], axis=-1))
 
 
-def _folding(L):
+def _folding(L: Any) -> np.ndarray:
     """Matrix (d^axes, (d + p)^axes) that adds slopes along x and along z, as z moves with x."""
     if not L.axes:
         return np.eye(1)
@@ -346,8 +344,8 @@ def _folding(L):
     return reduce(np.kron, [np.hstack([np.eye(d), np.eye(d, p)])] * L.axes)
 
 
-def _fold(L, whole):
+def _fold(L: Any, whole: Tensor) -> Tensor:
     """Add slopes along x and z in the rows of a matrix, L's components at points of both."""
     folding = _folding(L)
     by_points = whole.reshape((-1, folding.shape[1], whole.shape[1]))
-    return pt.matmul(folding, by_points).reshape((-1, whole.shape[1]))
+    return (folding @ by_points).reshape((-1, whole.shape[1]))

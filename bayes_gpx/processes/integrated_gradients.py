@@ -1,23 +1,23 @@
-"""Integrals of kernels along straight paths, for attributions.
+"""Integrals of kernels along straight paths, for attributions."""
 
-The attribution of feature i at x is ``(x_i - b_i) int_0^1 df/dx_i(b + t (x - b)) dt``, for a
-baseline b. For a stationary kernel the other point enters only through two scalars, moments of the
-kernel along the path, shared by all features. The squared exponential has closed forms. Matern and
-rational quadratic kernels are integrated outward from the path's point nearest to the other point,
-where their derivatives have a kink. All other kernels use Gauss-Legendre panels, cut at the kinks
-of all parts.
+# The attribution of feature i at x is (x_i - b_i) int_0^1 df/dx_i(b + t (x - b)) dt, for a baseline
+# b: Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024). For a
+# stationary kernel the other point enters only through two scalars, moments of the kernel along the
+# path, shared by all features. The squared exponential has closed forms. Matern and rational
+# quadratic kernels are integrated outward from the path's point nearest to the other point, where
+# their derivatives have a kink. All other kernels use Gauss-Legendre panels, cut at the kinks of
+# all parts.
 
-References
-----------
-Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024).
-"""
+from collections.abc import Callable, Iterator
+from typing import cast
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.kernels.base import Kernel
-from bayes_gpx.kernels.normal_form import leaves, sum_over_terms
+from bayes_gpx.kernels.normal_form import Term, leaves, sum_over_terms
+from bayes_gpx.kernels.stationary import Stationary
 from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, total_of
 from bayes_gpx.processes.path_moments import (
     PANEL_NODES,
@@ -38,27 +38,24 @@ PIECE_NODES, DENSE = 28, 1.5
 them denser at its ends: exponentials that fall by exp(-150) along it are integrated to 1e-11 of
 their height."""
 
+type Form = Callable[..., Tensor]
+"""A formula of one term, for stationary kernels or by nodes."""
+
 PIECES = 6
 """So many pieces are evaluated in one array, for memory's sake."""
 
 
 def cross(
-    kernel: Kernel,
-    x: TensorVariable,
-    baseline: TensorVariable,
-    xs: TensorVariable,
-    nodes: Rule | None = None,
-) -> TensorVariable:
-    """Covariance of the attributions at x (m, d) with values at xs (n, d), (m, d, n).
+    kernel: Kernel, x: Tensor, baseline: Tensor, xs: Tensor, nodes: Rule | None = None
+) -> Tensor:
+    """Covariance of the attributions at x (m, d) with values at xs (n, d), (m, d, n)."""
+    # The baseline is (d,), or (m, d) with one for each x. `nodes` is a quadrature; by default the
+    # most exact known form.
 
-    The baseline is (d,), or (m, d) with one for each x. `nodes` is a quadrature; by default the
-    most exact known form.
-    """
-
-    def part_of(term):
+    def part_of(term: Term) -> Tensor:
         if term.linear is not None:
             return _weighed_cross(term, x, baseline, xs, nodes)
-        form = _stationary_cross if term.stationary else _cross_by_nodes
+        form: Form = _stationary_cross if term.stationary else _cross_by_nodes
         part = form(term.kernel, *map(term.of, (x, baseline, xs)), nodes)
         return term.among(part, x.shape[1], 1)
 
@@ -66,7 +63,9 @@ def cross(
     return sum_over_terms(kernel, x.type.shape[1], part_of, shape, weighed=True)
 
 
-def _cross_by_nodes(kernel, x, baseline, xs, nodes):
+def _cross_by_nodes(
+    kernel: Kernel, x: Tensor, baseline: Tensor, xs: Tensor, nodes: Rule | None
+) -> Tensor:
     """As `cross`, of any kernel."""
     delta, parts = x - baseline, []
     kinks = [] if nodes else _kinks(kernel, x, baseline, xs)
@@ -77,17 +76,18 @@ def _cross_by_nodes(kernel, x, baseline, xs, nodes):
     return delta[:, :, None] * total_of(parts).dimshuffle(0, 2, 1)
 
 
-def _kinks(kernel, x, baseline, xs):
-    """Places in [0, 1] on each path where a part of the kernel is not smooth: a list of (m, n).
-
-    One for each rough stationary kernel; none for unknown parts, such as a user's kernel.
-    """
+def _kinks(kernel: Kernel, x: Tensor, baseline: Tensor, xs: Tensor) -> list[Tensor]:
+    """Places in [0, 1] on each path where a part of the kernel is not smooth: a list of (m, n)."""
+    # One for each rough stationary kernel; none for unknown parts, such as a user's kernel.
     rough = [leaf for leaf in leaves(kernel) if leaf.stationary and leaf.kernel.smoothness < np.inf]
-    scaled = (differences(leaf.kernel, *map(leaf.of, (x, baseline, xs))) for leaf in rough)
+    scaled = (
+        differences(cast(Stationary, leaf.kernel), *map(leaf.of, (x, baseline, xs)))
+        for leaf in rough
+    )
     return [line_of(*differences).left for differences in scaled]
 
 
-def _by_pieces(kinks):
+def _by_pieces(kinks: list[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield nodes and weights (pieces, m, n, 1) between kinks, dense at both ends of each piece."""
     still = pt.zeros_like(kinks[0])
     ends = pt.sort(pt.stack([still, *kinks, still + 1.0]), axis=0)[..., None]
@@ -99,7 +99,9 @@ def _by_pieces(kinks):
             yield starts + 0.5 * (1.0 + place) * width, rate * w * width
 
 
-def _stationary_cross(kernel, x, baseline, xs, nodes):
+def _stationary_cross(
+    kernel: Stationary, x: Tensor, baseline: Tensor, xs: Tensor, nodes: Rule | None
+) -> Tensor:
     """As `cross`, by two moments of each path."""
     kernel._require((0,))
     level, far = slopes_along(kernel, x, baseline, xs, nodes)
@@ -108,14 +110,14 @@ def _stationary_cross(kernel, x, baseline, xs, nodes):
     return -(moved / pt.sqr(kernel.lengthscale))[:, :, None] * ways
 
 
-def _weighed_cross(term, x, baseline, xs, nodes):
+def _weighed_cross(
+    term: Term, x: Tensor, baseline: Tensor, xs: Tensor, nodes: Rule | None
+) -> Tensor:
     """As `cross`, for a kernel times a linear one, which changes along the path too."""
-    kernel, linear = term.kernel, term.linear
+    kernel, linear, line = term.factors
     kernel._require((0,))
-    there = linear.kernel.weights * (linear.of(xs) - linear.kernel.center)
-    start, end = (
-        pt.dot(linear.of(point) - linear.kernel.center, there.T) for point in (baseline, x)
-    )
+    there = line.weights * (linear.of(xs) - line.center)
+    start, end = (pt.dot(linear.of(point) - line.center, there.T) for point in (baseline, x))
     D, P, Q = differences(kernel, *map(term.of, (x, baseline, xs)))
     early, middle, late, level = along(kernel.profile, D, P, Q, WEIGHED_SLOPE_TERMS, nodes)
     near, far = early * start + middle * end, middle * start + late * end
@@ -125,15 +127,13 @@ def _weighed_cross(term, x, baseline, xs, nodes):
     return term.among(bent, d, 1) + linear.among(risen, d, 1)
 
 
-def block(
-    kernel: Kernel, x: TensorVariable, baseline: TensorVariable, nodes: Rule | None = None
-) -> TensorVariable:
+def block(kernel: Kernel, x: Tensor, baseline: Tensor, nodes: Rule | None = None) -> Tensor:
     """Prior covariance between the attributions of each x, (m, d, d); see `cross`."""
 
-    def part_of(term):
+    def part_of(term: Term) -> Tensor:
         if term.linear is not None:
             return _weighed_block(term, x, baseline)
-        form = _stationary_block if term.stationary else _block_by_nodes
+        form: Form = _stationary_block if term.stationary else _block_by_nodes
         part = form(term.kernel, term.of(x), term.of(baseline), nodes)
         return term.among(part, x.shape[1], 1, 2)
 
@@ -141,16 +141,14 @@ def block(
     return sum_over_terms(kernel, x.type.shape[1], part_of, shape, weighed=nodes is None)
 
 
-def _block_by_nodes(kernel, x, baseline, nodes):
-    """As `block`, for any kernel, by quadrature.
-
-    Without given nodes, over one triangle of the unit square, which is symmetric: kernels have
-    kinks on the diagonal, where both points meet.
-    """
+def _block_by_nodes(kernel: Kernel, x: Tensor, baseline: Tensor, nodes: Rule | None) -> Tensor:
+    """As `block`, for any kernel, by quadrature."""
     delta, parts = x - baseline, []
     outer = nodes or gauss_legendre(PANEL_NODES, PANELS)
     for t, w in in_chunks(outer, 2, 3):
         inner_t, inner_w = outer.t[:, None, None], outer.w[:, None, None]
+        # Over one triangle of the unit square, which is symmetric: kernels have kinks on the
+        # diagonal, where both points meet.
         if nodes is None:
             inner_t, inner_w = t * inner_t, t * inner_w
         mixed = kernel.derivative(baseline + t * delta, baseline + inner_t * delta, 1, 1)
@@ -161,7 +159,9 @@ def _block_by_nodes(kernel, x, baseline, nodes):
     return delta[:, :, None] * delta[:, None, :] * total
 
 
-def _stationary_block(kernel, x, baseline, nodes):
+def _stationary_block(
+    kernel: Stationary, x: Tensor, baseline: Tensor, nodes: Rule | None
+) -> Tensor:
     """As `block`, by moments of the distance between two points of a path."""
     kernel._require((0,))
     D = (x - baseline) / kernel.lengthscale
@@ -169,10 +169,7 @@ def _stationary_block(kernel, x, baseline, nodes):
     if nodes is None:
         bent, rise = of_length(kernel.profile, a)
         shares = squares / pt.maximum(a, TINY)
-        own = shares * (bent + 2.0 * rise)
-        return own[:, :, None] * pt.eye(D.shape[1]) - (
-            shares[:, :, None] * shares[:, None, :] * bent[:, :, None]
-        )
+        return _across_features(shares, shares * (bent + 2.0 * rise), bent[:, 0])
     apart, index = np.unique(
         np.abs(nodes.t[:, None] - nodes.t).round(14).ravel(), return_inverse=True
     )
@@ -180,66 +177,67 @@ def _stationary_block(kernel, x, baseline, nodes):
     s2 = a * apart**2
     straight = (weights * kernel.profile.radial(s2, 1)).sum(axis=1, keepdims=True)
     bent = (weights * apart**2 * kernel.profile.radial(s2, 2)).sum(axis=1)
-    return (squares * straight)[:, :, None] * pt.eye(D.shape[1]) - (
-        squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
-    )
+    return _across_features(squares, squares * straight, bent)
 
 
-def _weighed_block(term, x, baseline):
+def _across_features(squares: Tensor, own: Tensor, bent: Tensor) -> Tensor:
+    """Covariances own_i delta_ij - squares_i squares_j bent of features, (m, d, d)."""
+    outer = squares[:, :, None] * squares[:, None, :]
+    return own[:, :, None] * pt.eye(squares.shape[1]) - outer * bent[:, None, None]
+
+
+def _weighed_block(term: Term, x: Tensor, baseline: Tensor) -> Tensor:
     """As `block`, for a kernel times a linear one, which is bilinear in both places on the path."""
-    kernel, linear, d = term.kernel, term.linear, x.shape[1]
+    (kernel, linear, line), d = term.factors, x.shape[1]
     kernel._require((0,))
-    weights, start = linear.kernel.weights, linear.of(baseline) - linear.kernel.center
+    weights, start = line.weights, linear.of(baseline) - line.center
     moved = linear.of(x - baseline)
     gained = weights * pt.sqr(moved)
     even, product = (weights * start * (start + moved)).sum(axis=1), gained.sum(axis=1)
     squares = pt.sqr(term.of(x - baseline) / kernel.lengthscale)
     plain, mixed = of_two(kernel.profile, squares.sum(axis=1, keepdims=True))
     straight, bent = (even * plain[k] + product * mixed[k] for k in (1, 2))
-    within = (squares * straight[:, None])[:, :, None] * pt.eye(squares.shape[1]) - (
-        squares[:, :, None] * squares[:, None, :] * bent[:, None, None]
-    )
+    within = _across_features(squares, squares * straight[:, None], bent)
     across = -0.5 * squares[:, :, None] * (gained * plain[3][:, None])[:, None, :]
     level = (gained * plain[0][:, None])[:, :, None] * pt.eye(gained.shape[1])
     return with_linear(term, d, within, across, level)
 
 
-def with_linear(term, d, within, across, level):
+def with_linear(
+    term: Term, d: int | Tensor, within: Tensor, across: Tensor, level: Tensor
+) -> Tensor:
     """Sum of covariances within a term's features, across to its linear part's, within those."""
-    across = term.among(term.linear.among(across, d, 2), d, 1)
+    _, linear, _ = term.factors
+    across = term.among(linear.among(across, d, 2), d, 1)
     return (
         term.among(within, d, 1, 2)
         + across
         + across.dimshuffle(0, 2, 1)
-        + term.linear.among(level, d, 1, 2)
+        + linear.among(level, d, 1, 2)
     )
 
 
 def between(
-    kernel: Kernel,
-    x: TensorVariable,
-    xs: TensorVariable,
-    baseline: TensorVariable,
-    nodes: Rule | None = None,
-) -> TensorVariable:
+    kernel: Kernel, x: Tensor, xs: Tensor, baseline: Tensor, nodes: Rule | None = None
+) -> Tensor:
     """Prior covariance of attributions at x with attributions at xs, (m, d, n, d)."""
 
-    def part_of(term):
+    def part_of(term: Term) -> Tensor:
         closed = term.stationary and nodes is None
-        form = _stationary_between if closed else _between_by_nodes
+        form: Form = _stationary_between if closed else _between_by_nodes
         part = form(term.kernel, *map(term.of, (x, xs, baseline)), nodes)
         return term.among(part, x.shape[1], 1, 3)
 
     return sum_over_terms(kernel, x.type.shape[1], part_of, (*tuple(x.shape), *tuple(xs.shape)))
 
 
-def _between_by_nodes(kernel, x, xs, baseline, nodes):
-    """As `between`, of any kernel.
-
-    Without given nodes, each triangle of the unit square is integrated on its own and split where
-    one path is nearest to the other: there, and at their common start, a kernel may have a kink.
-    """
+def _between_by_nodes(
+    kernel: Kernel, x: Tensor, xs: Tensor, baseline: Tensor, nodes: Rule | None
+) -> Tensor:
+    """As `between`, of any kernel."""
     delta, others, parts = (x - baseline)[:, None], (xs - baseline)[None], []
+    # Each triangle of the unit square is integrated separately and split where one path is nearest
+    # to the other: there, and at their common start, a kernel may have a kink.
     if nodes is None:
         outer, inner = gauss_legendre(PANEL_NODES, 2), gauss_legendre(2 * PANEL_NODES)
         product = (delta * others).sum(axis=2, keepdims=True)
@@ -248,6 +246,7 @@ def _between_by_nodes(kernel, x, xs, baseline, nodes):
         near, far = (_to_foot(inner, pt.clip(foot, 0.0, 1.0)) for foot in feet)
     else:
         outer, at = nodes, [part[:, None, None, None] for part in nodes]
+    parts_of_square: tuple[tuple, ...]
     for t, w in in_chunks(outer, 1, 3):
         if nodes is not None:
             parts_of_square = ((t, *at),)
@@ -261,7 +260,7 @@ def _between_by_nodes(kernel, x, xs, baseline, nodes):
     return total.dimshuffle(0, 2, 1, 3)
 
 
-def _to_foot(nodes, foot):
+def _to_foot(nodes: Rule, foot: Tensor) -> tuple[Tensor, Tensor]:
     """Nodes and weights in [0, 1], (k, m, n, 1), dense on both sides of each pair's foot."""
     y, w = (part[:, None, None, None] for part in nodes)
     apart, weight, left = pt.sqr(y), 2.0 * y * w, 1.0 - foot
@@ -271,7 +270,9 @@ def _to_foot(nodes, foot):
     )
 
 
-def _stationary_between(kernel, x, xs, baseline, nodes):
+def _stationary_between(
+    kernel: Stationary, x: Tensor, xs: Tensor, baseline: Tensor, nodes: Rule | None
+) -> Tensor:
     """As `between`, by moments of each pair of paths."""
     kernel._require((0,))
     D, E = (x - baseline) / kernel.lengthscale, (xs - baseline) / kernel.lengthscale

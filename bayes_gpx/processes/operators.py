@@ -9,12 +9,11 @@ the covariances (`bayes_gpx.processes.covariance`). Other operators are finite c
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 import pytensor.tensor as pt
-from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.aliases import TensorLike
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.coalitions import Coalitions, Players, all_coalitions, mixed
 from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, rule, total_of
 
@@ -47,11 +46,11 @@ class Composite(Operator):
     parts: tuple[Operator, ...]
 
     @property
-    def own_noise(self):  # noqa: D102
+    def own_noise(self) -> bool:  # noqa: D102
         return any(part.own_noise for part in self.parts)
 
     @abstractmethod
-    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:
+    def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:
         """The operator's matrix from its parts' matrices, with their values along this axis."""
 
 
@@ -59,7 +58,7 @@ class Composite(Operator):
 class OperatorSum(Composite):
     """The sum of operators that have the same number of components."""
 
-    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:  # noqa: D102
+    def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:  # noqa: D102
         return sum(blocks[1:], start=blocks[0])
 
 
@@ -69,7 +68,7 @@ class ScaledOperator(Composite):
 
     factor: TensorLike
 
-    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:  # noqa: D102
+    def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:  # noqa: D102
         return self.factor * blocks[0]
 
 
@@ -77,70 +76,52 @@ class ScaledOperator(Composite):
 class Stack(Composite):
     """Operators one after the other, in one vector."""
 
-    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:  # noqa: D102
+    def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:  # noqa: D102
         return pt.concatenate(blocks, axis=axis)
 
 
 @dataclass(frozen=True, eq=False)
 class Combination(Composite):
-    """Linear combinations of the parts' values: contrasts, means, quadratures.
+    """Linear combinations of the parts' values: contrasts, means, quadratures."""
 
-    Attributes
-    ----------
-    combine : callable
-        From matrices of the parts (len part, k) to the operator's (len self, k).
-    """
+    combine: Callable[..., Tensor]  # from matrices of the parts (len part, k) to (len self, k)
 
-    combine: Callable[..., TensorVariable]
-
-    def assembled(self, blocks: list[TensorVariable], axis: int) -> TensorVariable:  # noqa: D102
+    def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:  # noqa: D102
         return self.combine(*blocks) if axis == 0 else self.combine(*(b.T for b in blocks)).T
 
 
 @dataclass(frozen=True, eq=False)
 class AtPoints(Operator):
-    """One group of components at each of m points X (m, d); see the functions below.
-
-    `name` is the function that makes it. With `by_quadrature`, `opened` is a quadrature, and is
-    used only if no exact form is known.
-    """
+    """One group of components at each of m points X (m, d); see the functions below."""
 
     X: TensorLike
-    name: ClassVar[str]
+    name: ClassVar[str]  # the function that makes it
+    # `opened` is a quadrature, used only without an exact form
     by_quadrature: ClassVar[bool] = False
 
     @property
-    def x(self) -> TensorVariable:
+    def x(self) -> Tensor:
         """X as a tensor."""
         return pt.as_tensor_variable(self.X)
 
     def opened(self, other: "AtPoints") -> Operator | None:
-        """The operator as a finite combination of others, for its covariance with `other`.
-
-        None, as by default, where there is none. Parts need no Z: the process multiplies by it.
-        """
+        """A finite combination of other operators, for the covariance with `other`; or None."""
+        # Parts need no Z: the process multiplies by it.
 
 
 @dataclass(frozen=True, eq=False)
 class OfSamples(AtPoints):
-    """A quantity of rows, which may have noise `eps_w`.
+    """A quantity of rows, which may have noise `eps_w`."""
 
-    Attributes
-    ----------
-    sample : "new" or integer tensor (m,)
-        Rows with equal values share the noise `eps_w`. Integers are positions in the training set.
-        "new" rows are equal only in operators over the identical `X` object, never by equal
-        coordinates.
-    smooth : bool
-        Leave the noise `eps_w` out.
-    """
-
+    # Rows with equal values share the noise `eps_w`. Integers (m,) are positions in the training
+    # set. "new" rows are equal only in operators over the identical `X` object, never by equal
+    # coordinates.
     sample: str | TensorLike = field(default="new", kw_only=True)
-    smooth: bool = field(default=False, kw_only=True)
+    smooth: bool = field(default=False, kw_only=True)  # leave the noise out
     tied: ClassVar = False
 
     @property
-    def own_noise(self):  # noqa: D102
+    def own_noise(self) -> bool:  # noqa: D102
         return not self.smooth
 
 
@@ -155,10 +136,7 @@ class Value(OfSamples):
 
 @dataclass(frozen=True, eq=False)
 class Components(AtPoints):
-    """The parts of f for each summand of the kernel, up to an order of interactions.
-
-    See `bayes_gpx.kernels.summands`; higher orders are one remainder.
-    """
+    """The parts of f for each summand of the kernel; higher orders are one remainder."""
 
     order: int
     name: ClassVar = "components"
@@ -176,7 +154,7 @@ class Varying(AtPoints):
 class OfFeatures(OfSamples):
     """What only a weight process has: a component for each column of Z."""
 
-    def opened(self, other):  # noqa: D102
+    def opened(self, other: AtPoints) -> NoReturn:  # noqa: D102
         raise ValueError(
             f"{self.name} is defined for a WeightProcess; a GaussianProcess has no weights. Ask "
             "for values or slopes, or use bx.GPX."
@@ -200,20 +178,12 @@ class Contribution(OfFeatures):
 
 @dataclass(frozen=True, eq=False)
 class Smooth(AtPoints):
-    """What belongs to the smooth function: f, or z' g(x) of a weight process.
+    """A quantity of the smooth function: f, or z' g(x) of a weight process."""
 
-    Attributes
-    ----------
-    Z : array or tensor (m, p) or None
-    tied : bool
-        Z is X, perhaps with a last column of ones, and moves with it.
-    axes : int
-        Number of feature axes of the components at a point: d^axes of them, row-major.
-    """
-
-    Z: TensorLike | None = None
+    Z: TensorLike | None = None  # (m, p)
+    # Z is X, perhaps with a last column of ones, and moves with it.
     tied: bool = field(default=False, kw_only=True)
-    axes: ClassVar[int]
+    axes: ClassVar[int]  # feature axes of the components at a point: d^axes, row-major
     own_noise: ClassVar = False
 
 
@@ -239,18 +209,12 @@ class Hessian(Derivative):
 
 @dataclass(frozen=True, eq=False)
 class FromBaseline(Smooth):
-    """Comparisons of points with a baseline.
-
-    Attributes
-    ----------
-    baseline : array or tensor (d,) or (B, d)
-        With several, the average over them.
-    """
+    """Comparisons of points with a baseline (d,), or with several (B, d) on average."""
 
     baseline: TensorLike = field(kw_only=True)
 
     @property
-    def start(self) -> TensorVariable:
+    def start(self) -> Tensor:
         """The baseline as a tensor."""
         return pt.as_tensor_variable(self.baseline)
 
@@ -262,22 +226,16 @@ class Difference(FromBaseline):
     name: ClassVar = "difference"
     axes: ClassVar = 0
 
-    def opened(self, other):  # noqa: D102
+    def opened(self, other: AtPoints) -> Composite:  # noqa: D102
         ends, starts = Value(self.X, smooth=True), Value(pt.atleast_2d(self.start), smooth=True)
         return Combination((ends, starts), lambda end, start: end - start.mean(axis=0))
 
 
 @dataclass(frozen=True, eq=False)
 class Attribution(FromBaseline):
-    """Integrals of gradients along paths from the baseline.
+    """Integrals of gradients along paths from the baseline."""
 
-    Attributes
-    ----------
-    nodes : Rule or None
-        Quadrature along the paths; None for the most exact form known.
-    """
-
-    nodes: Rule | None = field(default=None, kw_only=True)
+    nodes: Rule | None = field(default=None, kw_only=True)  # along the paths; None: most exact
     name: ClassVar = "integrated_gradient"
     axes: ClassVar = 1
 
@@ -288,13 +246,13 @@ class IntegratedGradient(Attribution):
 
     by_quadrature: ClassVar = True
 
-    def opened(self, other):
+    def opened(self, other: AtPoints) -> Composite:
         """Gradients at nodes of the paths, one node at a time where `other` has nodes too."""
         delta, nodes = self.x - self.start, self.nodes or gauss_legendre(PATH_NODES)
         chunks = [*in_chunks(nodes, 1 if isinstance(other, Attribution) else len(nodes.t), 2)]
         points = [(self.start + t * delta).reshape((-1, self.x.type.shape[1])) for t, _ in chunks]
 
-        def combine(*slopes):
+        def combine(*slopes: Tensor) -> Tensor:
             parts = [
                 (w * slope.reshape((len(t), -1, slope.shape[1]))).sum(axis=0)
                 for (t, w), slope in zip(chunks, slopes, strict=True)
@@ -308,12 +266,12 @@ class IntegratedGradient(Attribution):
 class ExpectedGradient(Attribution):
     """Attributions averaged over the paths from several baselines (B, d)."""
 
-    def opened(self, other):
+    def opened(self, other: AtPoints) -> Composite:
         """Attributions along every path, averaged."""
         ends, starts = every_path(self.x, self.start)
         each = IntegratedGradient(ends, baseline=starts, nodes=self.nodes)
 
-        def combine(rows):
+        def combine(rows: Tensor) -> Tensor:
             by_paths = rows.reshape((ends.shape[0], -1))
             return averaged(by_paths, self.x, self.start).reshape((-1, rows.shape[1]))
 
@@ -322,23 +280,17 @@ class ExpectedGradient(Attribution):
 
 @dataclass(frozen=True, eq=False)
 class ShapleyValue(FromBaseline):
-    """Shapley values of the game in which players move from the baseline to x.
+    """Shapley values of the game in which players move from the baseline to x."""
 
-    Attributes
-    ----------
-    players : tuple of tuples of int
-        Columns of each player; its component is at its first column, with zeros at the others.
-    among : Coalitions or None
-        The coalitions to enumerate; None for all of them, or their closed form.
-    """
-
+    # Columns of each player; its component is at its first column, with zeros at the others.
     players: Players = field(kw_only=True)
+    # The coalitions to enumerate; None for all of them, or their closed form.
     among: Coalitions | None = field(default=None, kw_only=True)
     name: ClassVar = "shapley_value"
     axes: ClassVar = 1
     by_quadrature: ClassVar = True  # all coalitions: what others open up comes first
 
-    def opened(self, other):
+    def opened(self, other: AtPoints) -> Composite:
         """Values of all coalitions; raises ValueError for more than `MOST_PLAYERS`."""
         if self.among is None and len(self.players) > MOST_PLAYERS:
             raise ValueError(
@@ -350,16 +302,16 @@ class ShapleyValue(FromBaseline):
         among = all_coalitions(self.players) if self.among is None else self.among
         points = mixed(self.x, pt.atleast_2d(self.start), among.masks)
 
-        def combine(values):
+        def combine(values: Tensor) -> Tensor:
             shape = *tuple(points.shape)[:3], values.shape[1]
             by_coalition = values.reshape(shape).mean(axis=1)
-            return pt.matmul(among.shares, by_coalition).reshape((-1, values.shape[1]))
+            return (among.shares @ by_coalition).reshape((-1, values.shape[1]))
 
         flat = points.reshape((-1, self.x.type.shape[1]))
         return Combination((Value(flat, smooth=True),), combine)
 
 
-def bilinear(of_pair: Callable, L: Operator, M: Operator) -> TensorVariable:
+def bilinear(of_pair: Callable, L: Operator, M: Operator) -> Tensor:
     """Covariance (len L, len M) of composites, from `of_pair` for two operators at points."""
     if isinstance(L, Composite):
         return L.assembled([bilinear(of_pair, part, M) for part in L.parts], axis=0)
@@ -368,13 +320,13 @@ def bilinear(of_pair: Callable, L: Operator, M: Operator) -> TensorVariable:
     return of_pair(L, M)
 
 
-def every_path(x: TensorVariable, baselines: TensorVariable) -> list[TensorVariable]:
+def every_path(x: Tensor, baselines: Tensor) -> list[Tensor]:
     """Each x (m, d) with each baseline (B, d), both (m B, d), baselines varying faster."""
     ends = pt.broadcast_arrays(x[:, None], baselines[None])
     return [end.reshape((-1, x.type.shape[1])) for end in ends]
 
 
-def averaged(parts: TensorVariable, x: TensorVariable, baselines: TensorVariable) -> TensorVariable:
+def averaged(parts: Tensor, x: Tensor, baselines: Tensor) -> Tensor:
     """Mean over baselines, (m, ...), of quantities (m B, ...) on the paths of `every_path`."""
     shape = x.shape[0], baselines.shape[0], *tuple(parts.shape)[1:]
     return parts.reshape(shape).mean(axis=1)
@@ -491,12 +443,12 @@ def difference(
     return Difference(X, Z, tied=tied, baseline=baseline)
 
 
-def _identity(sample, X):
+def _identity(sample: str | TensorLike, X: TensorLike) -> str | TensorLike:
     """Turn "train" (row i is training sample i) into positions."""
     if not isinstance(sample, str):
         return sample
     if sample == "train":
-        return pt.arange(X.shape[0])
+        return pt.arange(pt.as_tensor_variable(X).shape[0])
     if sample == "new":
         return sample
     raise ValueError(

@@ -1,15 +1,19 @@
-"""Moments of a radial profile along a straight path: scalars, whatever the dimension.
+"""Moments of a radial profile along a straight path: scalars, whatever the dimension."""
 
-With scaled differences P = (baseline - xs) / lengthscale, Q = (x - xs) / lengthscale and D = Q - P,
-the path passes another point at the distance |P + t D|. A term (k, i, j) asks for the integral of
-``(1 - t)^i t^j F_k(|P + t D|^2)`` over [0, 1]; F_k are the profile's derivatives.
-"""
+# With scaled differences P = (baseline - xs) / lengthscale, Q = (x - xs) / lengthscale and D = Q -
+# P, the path passes another point at the distance |P + t D|. A term (k, i, j) asks for the integral
+# of (1 - t)^i t^j F_k(|P + t D|^2) over [0, 1]; F_k are the profile's derivatives.
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytensor.tensor as pt
 
-from bayes_gpx.numerics.quadrature import gauss_legendre, in_chunks, total_of
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.kernels.profiles import RadialProfile
+from bayes_gpx.kernels.stationary import Stationary
+from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, total_of
 
 SLOPE_TERMS = ((1, 0, 0), (1, 0, 1))
 """Terms that the attributions of a kernel are made of."""
@@ -43,28 +47,33 @@ PANELS, PANEL_NODES = 4, 12
 polynomial of degree 23 in each quarter of the path."""
 
 
-def along(profile, D, P, Q, terms, nodes=None):
-    """Moments along the paths, one array (m, n) for each term (k, i, j).
-
-    D is (m, d), P (d, n), or (m, d, n) with a baseline for each path, and Q (m, d, n). `nodes` is a
-    quadrature; by default the most exact known form.
-    """
+def along(
+    profile: RadialProfile,
+    D: Tensor,
+    P: Tensor,
+    Q: Tensor,
+    terms: Sequence[tuple],
+    nodes: Rule | None = None,
+) -> list[Tensor]:
+    """Moments along the paths, one array (m, n) for each term (k, i, j)."""
+    # D is (m, d), P (d, n), or (m, d, n) with a baseline for each path, and Q (m, d, n). `nodes` is
+    # a quadrature; by default the most exact known form.
     if nodes is None and profile.side_nodes is not None:
         sides = gauss_legendre(profile.side_nodes)
         return _from_foot(profile.radial, profile.step, sides, line_of(D, P, Q), terms)
     a, p2, q2 = pt.sqr(D).sum(axis=1)[:, None], pt.sqr(P).sum(axis=-2), pt.sqr(Q).sum(axis=1)
 
-    def place(t, w):
+    def place(t: np.ndarray, w: np.ndarray) -> tuple[Any, Any, Tensor]:
         return t, w, pt.maximum((1 - t) * p2 + t * q2 - t * (1 - t) * a, 0.0)
 
     return _summed(profile.radial, nodes or gauss_legendre(PANEL_NODES, PANELS), place, terms)
 
 
-def slopes_along(kernel, x, baseline, xs, nodes=None):
-    """Moments `SLOPE_TERMS` of a stationary kernel along the paths from the baseline to x, (m, n).
-
-    The baseline is (d,) or (m, d). `nodes` is a quadrature; by default the most exact known form.
-    """
+def slopes_along(
+    kernel: Stationary, x: Tensor, baseline: Tensor, xs: Tensor, nodes: Rule | None = None
+) -> list[Tensor]:
+    """Moments `SLOPE_TERMS` of a kernel along the paths from the baseline to x, (m, n)."""
+    # The baseline is (d,) or (m, d). `nodes` is a quadrature; by default the most exact known form.
     closed = _closed_slopes(kernel, x, baseline, xs) if nodes is None else None
     if closed is None:
         return along(kernel.profile, *differences(kernel, x, baseline, xs), SLOPE_TERMS, nodes)
@@ -74,7 +83,9 @@ def slopes_along(kernel, x, baseline, xs, nodes=None):
     return [far[rows].set(near) for far, near in zip(slopes, by_nodes, strict=True)]
 
 
-def _closed_slopes(kernel, x, baseline, xs):
+def _closed_slopes(
+    kernel: Stationary, x: Tensor, baseline: Tensor, xs: Tensor
+) -> tuple[Tensor, tuple] | None:
     """Rows too short for the profile's closed form, and its values for all rows; None without."""
     first = pt.atleast_2d(baseline)
     center = first.mean(axis=0)
@@ -91,19 +102,21 @@ def _closed_slopes(kernel, x, baseline, xs):
     return None if slopes is None else (short[:, 0].nonzero()[0], slopes)
 
 
-def differences(kernel, x, baseline, xs):
+def differences(
+    kernel: Stationary, x: Tensor, baseline: Tensor, xs: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Return D, P and Q of paths from the baseline to x, as `along` takes them."""
     scale = pt.atleast_1d(1.0 / kernel.lengthscale)[:, None]
     ends = scale * (baseline[..., None] - xs.T), scale * (x[:, :, None] - xs.T)
     return (x - baseline) / kernel.lengthscale, *ends
 
 
-def _onto(D, P):
+def _onto(D: Tensor, P: Tensor) -> Tensor:
     """Components of P, (d, n) or (m, d, n), along each row of D."""
-    return pt.dot(D, P) if P.ndim == 2 else pt.matmul(D[:, None], P)[:, 0]
+    return pt.dot(D, P) if P.ndim == 2 else (D[:, None] @ P)[:, 0]
 
 
-def of_length(profile, a):
+def of_length(profile: RadialProfile, a: Tensor) -> tuple[Tensor, Tensor]:
     """Return 2 a^2 int (1-t) t^2 F_2(a t^2) dt over [0, 1], and 1 - rho(r), at a = r^2, (m, 1)."""
     t, w = gauss_legendre(SHORT_NODES)
     short = pt.minimum(a, SHORT**2)
@@ -117,12 +130,10 @@ def of_length(profile, a):
     return bent, pt.switch(far, 1.0 - profile.radial(a, 0), rise)
 
 
-def of_two(profile, a):
-    """Double integrals over s and t in [0, 1], both along one path of squared length a, (m, 1).
-
-    Returns tensors (m,) of F_0, F_1, tau^2 F_2 and tau^2 F_1 at a tau^2, with tau = |t - s|; and of
-    t s times these.
-    """
+def of_two(profile: RadialProfile, a: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    """Double integrals over s and t in [0, 1], both along one path of squared length a, (m, 1)."""
+    # Tensors (m,) of F_0, F_1, tau^2 F_2 and tau^2 F_1 at a tau^2, with tau = |t - s|; and of t s
+    # times these.
     tau, stretch, w = profile.apart(pt.sqrt(pt.maximum(a, TINY)))
     s2, rest = a * pt.sqr(tau), 1.0 - tau
     first = profile.radial(s2, 1)
@@ -132,35 +143,33 @@ def of_two(profile, a):
         pt.sqr(tau) * profile.radial(s2, 2),
         pt.sqr(tau) * first,
     )
-    plain, mixed = 2.0 * rest, rest**2 * (2.0 / 3.0 * rest + tau)
-    return tuple(
-        [(w * stretch * weight * profile).sum(axis=1) for profile in profiles]
-        for weight in (plain, mixed)
-    )
+
+    def integrals(weight: Tensor) -> list[Tensor]:
+        return [(w * stretch * weight * profile).sum(axis=1) for profile in profiles]
+
+    return integrals(2.0 * rest), integrals(rest**2 * (2.0 / 3.0 * rest + tau))
 
 
 class _Line(NamedTuple):
-    """How a path D from P to Q, all relative to another point, passes that point.
+    """How a path D from P to Q, all relative to another point, passes that point."""
 
-    `a` is |D|^2, `start` is D'P and `end` is D'Q. `left` and `right` are the shares of the path on
-    both sides of its foot, the nearest point of the path, and `least` the squared distance there.
-    """
-
-    a: Any
-    start: Any
-    end: Any
-    left: Any
-    right: Any
-    least: Any
+    a: Tensor  # |D|^2
+    start: Tensor  # D'P
+    end: Tensor  # D'Q
+    left: Tensor  # share of the path before its foot, the point nearest to the other point
+    right: Tensor  # share of the path after its foot
+    least: Tensor  # squared distance at the foot
 
 
-def line_of(D, P, Q):
+def line_of(D: Tensor, P: Tensor, Q: Tensor) -> "_Line":
     """The `_Line` of each path and other point, (m, n), for D, P and Q as `along` takes them."""
     a = pt.sqr(D).sum(axis=1)[:, None]
     return _line(P, Q, D[:, :, None], a, (_onto(D, P), _onto(D, Q)), axis=1)
 
 
-def _line(P, Q, D, a, products, axis):
+def _line(
+    P: Tensor, Q: Tensor, D: Tensor, a: Tensor, products: tuple[Tensor, Tensor], axis: int
+) -> _Line:
     """The `_Line` from P to Q; D = Q - P. The foot is found from the nearer end, to save digits."""
     start, end = products
     length = pt.maximum(a, TINY)
@@ -170,7 +179,7 @@ def _line(P, Q, D, a, products, axis):
     return _Line(a, start, end, left, right, pt.sqr(foot).sum(axis=axis))
 
 
-def _summed(radial, nodes, place, terms):
+def _summed(radial: Callable, nodes: Rule, place: Callable, terms: Sequence[tuple]) -> list[Tensor]:
     """Moments by a quadrature; `place` takes a node and weight to t, weight, squared distance."""
     parts = []
     for t, w in in_chunks(nodes, AT_ONCE, 2):
@@ -180,16 +189,22 @@ def _summed(radial, nodes, place, terms):
     return [total_of(column) for column in zip(*parts, strict=True)]
 
 
-def _from_foot(radial, step, nodes, line, terms):
-    """Moments by nodes on both sides of the foot, where derivatives of a profile have their kink.
-
-    One tensor for each term, of the shape that the line's parts are broadcast to.
-    """
+def _from_foot(
+    radial: Callable, step: Callable, nodes: Rule, line: _Line, terms: Sequence[tuple]
+) -> list[Tensor]:
+    """Moments by nodes on both sides of the foot, where derivatives of a profile have a kink."""
+    # One tensor for each term, of the shape that the line's parts are broadcast to.
     r, sides = pt.sqrt(pt.maximum(line.a, TINY)), []
     for side, room, bend in ((-1.0, line.left, -line.end), (1.0, line.right, line.start)):
         rise = 2.0 * pt.maximum(bend, 0.0)  # above 0 where the foot is an end
 
-        def place(y, w, side=side, room=room, rise=rise):
+        def place(
+            y: np.ndarray,
+            w: np.ndarray,
+            side: float = side,
+            room: Tensor = room,
+            rise: Tensor = rise,
+        ) -> tuple[Any, Any, Tensor]:
             moved, stretch = step(room, r, line.least, y)
             s2 = line.least + moved * (rise + moved * line.a)
             return line.left + side * moved, w * stretch, s2
@@ -198,12 +213,10 @@ def _from_foot(radial, step, nodes, line, terms):
     return [left + right for left, right in zip(*sides, strict=True)]
 
 
-def of_pair(profile, D, E):
-    """Moments that the covariance of attributions at two points is made of, four of (m, n).
-
-    With v = D - t E, integrals over t in [0, 1] of M_1, M_2, t M_2 and t^2 M_2 at |v|^2, where
-    M_k(|v|^2) is the integral of p^(2k - 1) F_k(p^2 |v|^2) over p in [0, 1].
-    """
+def of_pair(profile: RadialProfile, D: Tensor, E: Tensor) -> list[Tensor]:
+    """Moments that the covariance of attributions at two points is made of, four of (m, n)."""
+    # With v = D - t E, integrals over t in [0, 1] of M_1, M_2, t M_2 and t^2 M_2 at |v|^2, where
+    # M_k(|v|^2) is the integral of p^(2k - 1) F_k(p^2 |v|^2) over p in [0, 1].
     apart = D[:, None] - E
     products = -pt.dot(D, E.T), -(apart * E).sum(axis=2)
     line = _line(D[:, None], apart, -E, pt.sqr(E).sum(axis=1), products, axis=2)
@@ -211,13 +224,13 @@ def of_pair(profile, D, E):
     return _around_corner(profile, line, terms)
 
 
-def of_fan(profile, D, terms, nodes=None):
-    """Double integrals over each pair of paths that leave one point, (m, paths, paths) each.
-
-    D (m, paths, d) are scaled ways from the common point to the ends. A term (k, i, j) is the
-    integral of ``s^i t^j F_k(|s D_b - t D_c|^2)`` over s and t in [0, 1]. `nodes` is a quadrature
-    of both, from the paths' ends to the common point.
-    """
+def of_fan(
+    profile: RadialProfile, D: Tensor, terms: Sequence[tuple], nodes: Rule | None = None
+) -> list[Tensor]:
+    """Double integrals over each pair of paths that leave one point, (m, paths, paths) each."""
+    # D (m, paths, d) are scaled ways from the common point to the ends. A term (k, i, j) is the
+    # integral of s^i t^j F_k(|s D_b - t D_c|^2) over s and t in [0, 1]. `nodes` is a quadrature of
+    # both, from the paths' ends to the common point.
     apart = D[:, :, None] - D[:, None]
     far = pt.sqr(D).sum(axis=2)
     ends = pt.broadcast_arrays(far[:, :, None], far[:, None])
@@ -235,7 +248,9 @@ def of_fan(profile, D, terms, nodes=None):
     ]
 
 
-def _of_fan_by_rule(profile, ends, dot, terms, nodes):
+def _of_fan_by_rule(
+    profile: RadialProfile, ends: Sequence[Tensor], dot: Tensor, terms: Sequence[tuple], nodes: Rule
+) -> list[Tensor]:
     """As `of_fan`; `ends` are |D_b|^2 and |D_c|^2, `dot` is D_b'D_c, (m, paths, paths) each."""
     s, parts = 1.0 - nodes.t[:, None, None, None], []
     for t, w in zip(1.0 - nodes.t, nodes.w, strict=True):
@@ -246,21 +261,19 @@ def _of_fan_by_rule(profile, ends, dot, terms, nodes):
     return [total_of(column) for column in zip(*parts, strict=True)]
 
 
-def _off_kink(profile, s2, k):
+def _off_kink(profile: RadialProfile, s2: Tensor, k: int) -> Tensor:
     """F_k, but 0 for F_2 where points meet: F_2 is multiplied by their squared distance."""
     return profile.radial(s2, k) if k < 2 else pt.switch(s2 > 0.0, profile.radial(s2, k), 0.0)
 
 
-def _around_corner(profile, line, terms):
-    """Integrals over the triangle t < s of the unit square, by s = p and t = p theta.
-
-    A term ((k, power), 0, j) asks for the integral over theta of ``theta^j`` times that over p of
-    ``p^(power + 1) F_k(p^2 s2)``, where s2 is the line's squared distance at theta.
-    """
+def _around_corner(profile: RadialProfile, line: _Line, terms: Sequence[tuple]) -> list[Tensor]:
+    """Integrals over the triangle t < s of the unit square, by s = p and t = p theta."""
+    # A term ((k, power), 0, j) asks for the integral over theta of theta^j times that over p of
+    # p^(power + 1) F_k(p^2 s2), where s2 is the line's squared distance at theta.
     t, w = (part[:, None, None, None] for part in gauss_legendre(CORNER_NODES))
     y, rate = (part[:, None, None, None] for part in gauss_legendre(FAR_CORNER_NODES))
 
-    def radial(s2, term):
+    def radial(s2: Tensor, term: tuple[int, int]) -> Tensor:
         k, power = term
         if power != 2 * k - 2:
             p = y**2  # dense near the corner, for long paths
@@ -277,7 +290,7 @@ def _around_corner(profile, line, terms):
     return _from_foot(radial, _apart, gauss_legendre(PAIR_NODES), line, terms)
 
 
-def _apart(room, r, least, y):
+def _apart(room: Tensor, r: Tensor, least: Tensor, y: np.ndarray) -> tuple[Tensor, Tensor]:
     """Step kappa sinh(y^2) / r from the foot: dense at a kink, wide in algebraic tails."""
     kappa = pt.sqrt(least + 1.0)
     top = pt.arcsinh(room * r / kappa)

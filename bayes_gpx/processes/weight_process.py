@@ -1,19 +1,19 @@
 """The process of a GPX: a Gaussian process on the weight of each feature."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import pytensor.tensor as pt
 from pymc.gp import cov
-from pytensor.tensor.variable import TensorVariable
 
-from bayes_gpx.aliases import TensorLike
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.from_pymc import from_pymc
 from bayes_gpx.processes import covariance
 from bayes_gpx.processes.base import KernelProcess, Process, diagonals
-from bayes_gpx.processes.operators import Smooth, Value, Weight
+from bayes_gpx.processes.operators import AtPoints, Derivative, OfSamples, Smooth, Value, Weight
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class WeightProcess(KernelProcess):
     cov_func: cov.BaseCovariance | Sequence[cov.BaseCovariance]
     sigma_w: TensorLike = 0.0
     amplitude: TensorLike | Sequence[TensorLike] = 1.0
-    n_features: int | TensorVariable | None = None
+    n_features: int | Tensor | None = None
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -56,7 +56,7 @@ class WeightProcess(KernelProcess):
         return _sequence(self.cov_func)
 
     @property
-    def amplitudes(self) -> tuple[TensorVariable, ...]:
+    def amplitudes(self) -> tuple[Tensor, ...]:
         """One amplitude for each summand."""
         amplitudes = tuple(pt.as_tensor(a) for a in _sequence(self.amplitude))
         if len(amplitudes) != len(self.kernels):
@@ -66,7 +66,7 @@ class WeightProcess(KernelProcess):
             )
         return amplitudes
 
-    def _covariance(self, L, M):
+    def _covariance(self, L: AtPoints, M: AtPoints) -> Tensor:
         if isinstance(L, Smooth) or isinstance(M, Smooth):
             return covariance.weighed_covariance(self._summands, L, M)
         z_L, z_M = self._coefficients(L), self._coefficients(M)
@@ -77,15 +77,17 @@ class WeightProcess(KernelProcess):
                 shared += scale**2 * base
             else:
                 total += _assemble(base, z_L * scale**2, z_M, *sums)
-        return total if isinstance(shared, float) else total + _assemble(shared, z_L, z_M, *sums)
+        if isinstance(shared, float):
+            return pt.as_tensor(total)
+        return total + _assemble(shared, z_L, z_M, *sums)
 
     @property
-    def _summands(self):
+    def _summands(self) -> Iterator[tuple[Kernel, Tensor]]:
         """Pairs of kernel and variances of the weights, (1,) or (p,)."""
         for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
             yield kernel, pt.atleast_1d(amplitude) ** 2
 
-    def _sources(self, L, M):
+    def _sources(self, L: Any, M: Any) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield independent sources of weights: covariance over points, and sd of each feature."""
         for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
             yield covariance.of_values(kernel, L, M), amplitude
@@ -93,7 +95,7 @@ class WeightProcess(KernelProcess):
         if same is not None:
             yield same, pt.as_tensor(self.sigma_w)
 
-    def _coefficients(self, L):
+    def _coefficients(self, L: Any) -> Tensor:
         """What multiplies the weights in L's components: Z (m, p), or ones (1, p)."""
         if not isinstance(L, Weight):
             if L.Z is None:
@@ -106,7 +108,7 @@ class WeightProcess(KernelProcess):
             )
         return pt.ones((1, self.n_features))
 
-    def _each_variance(self, L):
+    def _each_variance(self, L: Any) -> Tensor:
         """Prior variance of the components before any sum over features, (m, p)."""
         weight = pt.zeros((L.x.shape[0], 1)) + (
             0.0 if L.smooth else pt.as_tensor(self.sigma_w) ** 2
@@ -115,13 +117,13 @@ class WeightProcess(KernelProcess):
             weight = weight + kernel.diag(L.x)[:, None] * amplitude**2
         return weight * self._coefficients(L) ** 2
 
-    def _variance(self, L):
+    def _variance(self, L: AtPoints) -> Tensor:
         if isinstance(L, Smooth):
             return diagonals(self._block(L))
         each = self._each_variance(L)
         return each.sum(axis=1) if isinstance(L, Value) else each.reshape((-1,))
 
-    def _block(self, L):
+    def _block(self, L: AtPoints) -> Tensor:
         if isinstance(L, Smooth):
             return covariance.weighed_block(self._summands, L)
         if isinstance(L, Value):
@@ -129,18 +131,17 @@ class WeightProcess(KernelProcess):
         each = self._each_variance(L)
         return each[:, :, None] * pt.eye(each.shape[1])[None]
 
-    def _summed(self, L, M, weights):
+    def _summed(self, L: Derivative, M: Value, weights: Tensor) -> Tensor:
         return covariance.weighed_summed(self._summands, L, M, weights)
 
-    def cross(self, L):  # noqa: D102
+    def cross(self, L: Derivative) -> Tensor:  # noqa: D102
         return covariance.weighed_cross(self._summands, L)
 
 
-def _assemble(base, left, right, sum_left, sum_right):
-    """Covariance of left_l w_l with right_l w_l, for independent weights w_l of covariance `base`.
-
-    base (m, n), left (m | 1, p), right (n | 1, p). Each side is summed over l, or has p components.
-    """
+def _assemble(base: Tensor, left: Tensor, right: Tensor, sum_left: bool, sum_right: bool) -> Tensor:
+    """Covariance of left_l w_l with right_l w_l, for independent w_l of covariance `base`."""
+    # base (m, n), left (m | 1, p), right (n | 1, p). Each side is summed over l, or has p
+    # components.
     m, n = base.shape
     if sum_left and sum_right:
         return base * pt.dot(left, right.T)
@@ -154,7 +155,7 @@ def _assemble(base, left, right, sum_left, sum_right):
     return spread.transpose(0, 2, 1, 3).reshape((m * p, n * p))
 
 
-def _same_sample(L, M):
+def _same_sample(L: OfSamples, M: OfSamples) -> Tensor | None:
     """1 where rows of L and M are one sample, (m, n); None where no rows can be."""
     new_L, new_M = isinstance(L.sample, str), isinstance(M.sample, str)
     if L.smooth or M.smooth or new_L != new_M or (new_L and L.X is not M.X):
@@ -165,7 +166,7 @@ def _same_sample(L, M):
     return pt.eq(rows[:, None], columns[None, :]).astype("float64")
 
 
-def _sequence(value):
+def _sequence(value: Any) -> tuple:
     return tuple(value) if isinstance(value, list | tuple) else (value,)
 
 

@@ -11,15 +11,8 @@ FLAGS = "PYTENSOR_FLAGS"
 
 
 def use_writable_folder() -> None:
-    """Have PyTensor keep compiled code in a temporary folder, if its own cannot be written.
-
-    PyTensor reads where to keep it once, when it is imported: call this before.
-
-    Warns
-    -----
-    UserWarning
-        If a temporary folder is used; the message says how to choose another.
-    """
+    """Keep PyTensor's compiled code in a temporary folder, and warn, if its own is not writable."""
+    # PyTensor reads this folder once, when it is imported. Call this function before that.
     home, flags = os.path.expanduser("~/.pytensor"), os.environ.get(FLAGS, "")
     configured = "PYTENSORRC" in os.environ or os.path.isfile(os.path.expanduser("~/.pytensorrc"))
     if os.name != "posix" or "base_compiledir" in flags or configured or _writable(home):
@@ -32,14 +25,14 @@ def use_writable_folder() -> None:
     )
 
 
-def _writable(path):
+def _writable(path: str) -> bool:
     """Whether a folder can be written, or made; its path begins with ~ if there is no home."""
     while not os.path.exists(path) and path != os.path.dirname(path):
         path = os.path.dirname(path)
     return os.path.isdir(path) and os.access(path, os.W_OK | os.X_OK)
 
 
-def _own_folder():
+def _own_folder() -> Path:
     """A temporary folder that stays for the next time, and that nobody else can write to."""
     folder = Path(tempfile.gettempdir()) / f"bayes_gpx-{os.getuid()}"
     if not os.path.lexists(folder):

@@ -14,10 +14,7 @@ BLANK = SEAL + 64 * "0"
 
 
 def digest(*parts: Any) -> str:
-    """SHA-256 of arrays, of the code of functions, and of anything else by its `repr`.
-
-    In hexadecimal digits. Lists, tuples and dicts are gone through.
-    """
+    """SHA-256 in hexadecimal of arrays, of functions' code, and of anything else by its `repr`."""
     found = sha256()
     for part in parts:
         if isinstance(part, np.ndarray):
@@ -25,13 +22,14 @@ def digest(*parts: Any) -> str:
             head = f"{array.dtype} {array.shape}"
             body = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()
         else:
+            # Lists, tuples and dicts are digested entry by entry.
             head, body = type(part).__name__, _said(part).encode()
         found.update(f"{head} {len(body)} ".encode())
         found.update(body)
     return found.hexdigest()
 
 
-def _said(part):
+def _said(part: Any) -> str:
     """Text that differs where a value differs, or where a function does something else."""
     if isinstance(part, dict):
         return digest(*part, *part.values())

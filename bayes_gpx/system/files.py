@@ -18,10 +18,7 @@ def read_path(path: str | PathLike) -> Path:
 
 
 def writable(path: str | PathLike) -> Path:
-    """Check, before any computation, that a file can be written, and return its path.
-
-    Raises ValueError with the reason if it cannot.
-    """
+    """Path of a file that can be written, checked before any computation; else ValueError."""
     path = read_path(path)
     if not path.parent.is_dir() or path.is_dir():
         raise ValueError(f"{path} cannot be written. Pass a file name in a folder that exists.")
@@ -43,11 +40,7 @@ def writable(path: str | PathLike) -> Path:
 
 @contextmanager
 def replaced(path: Path) -> Iterator[IO[bytes]]:
-    """Yield a binary file that replaces `path` once the block has ended.
-
-    If the block fails, the old file stays and the new one is removed. With several writers to one
-    path the last to end wins, and its file is whole.
-    """
+    """Yield a binary file that replaces `path` once the block has ended; the last writer wins."""
     path = Path(path)
     if _takes_bytes_only(path):
         with path.open("wb") as file:
@@ -63,13 +56,14 @@ def replaced(path: Path) -> Iterator[IO[bytes]]:
             shutil.copymode(place, beside)
         os.replace(beside, place)
     finally:
+        # If the block failed, the old file stays and this removes the new one.
         beside.unlink(missing_ok=True)
 
 
-def _takes_bytes_only(path):
+def _takes_bytes_only(path: Path) -> bool:
     """Whether a path is a pipe, a terminal or /dev/null, which must not be replaced by a file."""
     return path.exists() and not path.is_file()
 
 
-def _beside(path):
+def _beside(path: Path) -> Path:
     return path.resolve().with_name(f".{secrets.token_hex(8)}.unfinished")

@@ -41,12 +41,7 @@ and of its categories, and the category that the system frees first (pages of fi
 
 @contextmanager
 def room_for_pairs(n: int, approximation: Any, classes: int = 0) -> Iterator[None]:
-    """Refuse a block with matrices (n, n) that exceed memory; if it runs out anyway, suggest a fix.
-
-    `classes` is the number of functions for several classes, 0 for one function. Raises ValueError
-    if more memory is needed than is free, before the block; MemoryError if it runs out inside the
-    block.
-    """
+    """Refuse a block with matrices (n, n) that exceed memory; `classes` is 0 for one function."""
     matrices = LEAST_MATRICES + MATRICES_OF_A_CLASS * classes
     needed = matrices * 8 * n**2
     if approximation is not None or needed < WORTH_ASKING:
@@ -58,6 +53,7 @@ def room_for_pairs(n: int, approximation: Any, classes: int = 0) -> Iterator[Non
         f"{n} rows{of} without an approximation need matrices of {in_words(8 * n**2)} each, "
         f"{in_words(needed)} at the least; {{}}. {APPROXIMATE}"
     )
+    # ValueError before the block if too little is free, MemoryError if memory runs out inside.
     if free is not None and needed > free:
         raise ValueError(message.format(f"{in_words(free)} are free"))
     try:
@@ -89,7 +85,7 @@ def peak() -> int | None:
     return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def _of_machine():
+def _of_machine() -> list[int]:
     """Free memory and swap; all of the memory where only that is known."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
@@ -103,7 +99,7 @@ def _of_machine():
         return []
 
 
-def _of_container():
+def _of_container() -> list[int]:
     """What a container has left of its limit."""
     found = []
     for limit, (usage, parts, given_up) in LIMITS.items():

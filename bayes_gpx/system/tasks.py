@@ -23,13 +23,9 @@ def in_turn[Found](
     executor: Executor | None,
     waiting: int = WAITING,
 ) -> Iterator[Found]:
-    """Yield results of ``task(shared, *arguments)``, in the order of `each`.
-
-    The task is importable by other processes. Dask sends `shared` to each worker once; other
-    processes receive it with each task, but it is pickled once, and unpickled once by each of them.
-    At most `waiting` tasks are submitted at a time. Raises RuntimeError if a Dask cluster has had
-    no workers for `PATIENCE` seconds.
-    """
+    """Yield ``task(shared, *arguments)`` in the order of `each`, with `waiting` at an executor."""
+    # Other processes import the task. Dask sends `shared` to each worker once. Other processes
+    # receive it with each task, but it is pickled once, and each of them unpickles it once.
     if executor is None:
         for own in each:
             yield task(shared, *own)
@@ -48,11 +44,9 @@ def in_turn[Found](
         yield _result(futures.popleft(), client)
 
 
-def _sent(client, shared):
-    """Future of the shared object: the result of a task, which Dask makes again if it is lost.
-
-    A scattered object would be lost with its worker, and `scatter` itself waits for dead workers.
-    """
+def _sent(client: Any, shared: Any) -> Future:
+    """Future of the shared object: the result of a task, which Dask makes again if it is lost."""
+    # A scattered object would be lost with its worker, and `scatter` itself waits for dead workers.
     import dask
 
     # The object goes to the scheduler once; the warning is meant for graphs that repeat data.
@@ -60,11 +54,11 @@ def _sent(client, shared):
         return client.submit(_itself, shared, pure=False)
 
 
-def _itself(shared):
+def _itself(shared: Any) -> Any:
     return shared
 
 
-def _result(future, client):
+def _result(future: Future, client: Any) -> Any:
     """Wait for a result, but not for a Dask cluster without workers."""
     if client is None:
         return future.result()
@@ -83,16 +77,16 @@ def _result(future, client):
 class _Shared:
     """What many tasks are given: as it is within the process; for other processes pickled once."""
 
-    def __init__(self, value):
+    def __init__(self, value: Any) -> None:
         self.value, self._name = value, secrets.token_hex(16)
 
     @cached_property
-    def _pickled(self):
+    def _pickled(self) -> bytes:
         import cloudpickle  # PyMC brings it; takes functions of a script or notebook too
 
         return cloudpickle.dumps(self.value)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Callable, tuple[str, bytes]]:
         return _arrived, (self._name, self._pickled)
 
 
@@ -100,7 +94,7 @@ _ARRIVED: dict[str, _Shared] = {}
 """What the last task of this process was given that came from another one, by its name."""
 
 
-def _arrived(name, pickled):
+def _arrived(name: str, pickled: bytes) -> "_Shared":
     """What has this name; it is made anew only where the task before had another."""
     found = _ARRIVED.get(name)
     if found is None:
@@ -110,7 +104,7 @@ def _arrived(name, pickled):
     return found
 
 
-def _of_shared(given, *own):
+def _of_shared(given: _Shared, *own: Any) -> Any:
     """Result of a task, from its own arguments and the shared ones."""
     task, shared = given.value
     return task(shared, *own)

@@ -55,13 +55,13 @@ def check_kernel(
     >>> import pymc as pm
     >>> bx.testing.check_kernel(pm.gp.cov.Matern52(2, ls=[0.7, 1.3]), d=2)
     """
-    cov_func = kernel
+    cov_func: Any = kernel
     if not isinstance(kernel, BaseCovariance | Kernel):
         with pm.Model():
             cov_func = kernel(d)
     own = cov_func if isinstance(cov_func, Kernel) else from_pymc(cov_func)
     rng = np.random.default_rng(seed)
-    shift = 2.0 ** np.round(np.log2(far)) if far else 0.0
+    shift = float(2.0 ** np.round(np.log2(far))) if far else 0.0
     x, xs, where, moved = _pairs(rng, d, shift)
     X = np.concatenate([rng.normal(size=(16, d)), np.zeros((2, d))])
     X[-1] += 1e-7
@@ -91,9 +91,9 @@ def check_kernel(
     for i, j in orders:
         graphs[i, j] = own.derivative(x, xs, i, j)
         in_xs = j > 0
-        lower = (i, j - 1) if in_xs else (i - 1, j)
-        ends = (x + 0.0 * moves, xs + moves) if in_xs else (x + moves, xs + 0.0 * moves)
-        graphs["lower", i, j] = own.derivative(*ends, *lower)
+        left, right = (x, xs + moves) if in_xs else (x + moves, xs)
+        lower = own.derivative(left + 0.0 * moves, right + 0.0 * moves, i - (not in_xs), j - in_xs)
+        graphs["lower", i, j] = lower
     if own.smoothness >= 1:
         graphs["slopes"] = own.derivative(X[:, None], X[None], 0, 1)
         graphs["curvatures"] = own.derivative(X[:, None], X[None], 1, 1)
@@ -132,7 +132,9 @@ def check_kernel(
         )
 
 
-def _pairs(rng, d, shift):
+def _pairs(
+    rng: np.random.Generator, d: int, shift: float
+) -> tuple[np.ndarray, np.ndarray, list[str], np.ndarray]:
     """Points x and xs (n, d), a description of each pair, and whether it is moved (n,)."""
     x = np.round(rng.normal(size=(6, d)) / STEP) * STEP
     way = np.round(rng.normal(size=(6, d)) / STEP) * STEP
@@ -146,7 +148,14 @@ def _pairs(rng, d, shift):
     return np.concatenate(left), np.concatenate(right), where, np.array(moved)
 
 
-def _check_derivative(found, i, j, where, moved, size):
+def _check_derivative(
+    found: dict[Any, np.ndarray],
+    i: int,
+    j: int,
+    where: list[str],
+    moved: np.ndarray,
+    size: np.ndarray,
+) -> None:
     """Derivatives (n, d repeated i + j times) against differences of those one order lower."""
     jet, table = found[i, j], found["lower", i, j]  # table: (4, d, n, ...), the new axis second
     coarse = (table[0] - table[1]) / (2.0 * STEP)
@@ -165,7 +174,7 @@ def _check_derivative(found, i, j, where, moved, size):
         agree(what, jet[row], fine[row], allowed[row])
 
 
-def _positive(what, covariance):
+def _positive(what: str, covariance: np.ndarray) -> None:
     """Raise unless a covariance is positive semi-definite, up to round-off."""
     root = np.sqrt(np.maximum(np.diagonal(covariance), 0.0))
     scale = np.where(root > 0.0, root, 1.0)

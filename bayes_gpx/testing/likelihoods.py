@@ -1,6 +1,8 @@
 """A check for those who write likelihoods: densities, moments and draws against each other."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, cast
 
 import numpy as np
 import pymc as pm
@@ -8,7 +10,8 @@ import pytensor
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
-from bayes_gpx.likelihoods.base import Likelihood
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikelihood
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.testing.agreement import ROUND_OFF, STEP, agree, require
@@ -19,13 +22,12 @@ DRAWS, SIGMAS = 20_000, 6.0
 FAR = (30.0, 100.0, 300.0)
 """Latent values, of both signs, where log densities must be finite."""
 
+OPTIONS: dict[str, Any] = {"mode": MODE, "on_unused_input": "ignore"}
+"""How the checks compile their functions."""
+
 
 def check_likelihood(
-    likelihood: Likelihood,
-    y: ArrayLike,
-    theta: Mapping[str, float] | None = None,
-    *,
-    seed: int = 0,
+    likelihood: Likelihood, y: ArrayLike, theta: Mapping[str, float] | None = None, *, seed: int = 0
 ) -> None:
     """Check the functions of a likelihood against each other.
 
@@ -65,21 +67,23 @@ def check_likelihood(
     hash(likelihood)
     rng, y = np.random.default_rng(seed), np.asarray(y, "float64")
     if likelihood.class_shape:
-        _check_vector(likelihood, theta, y, rng)
+        _check_vector(cast(VectorLikelihood, likelihood), theta, y, rng)
     else:
         exposure = 1.7 if likelihood.exposed else None
-        _check_scalar(_Scalar(likelihood, theta, exposure), y, rng)
+        _check_scalar(_Scalar(cast(ScalarLikelihood, likelihood), theta, exposure), y, rng)
     _check_variable(likelihood, theta, y, rng)
 
 
 class _Scalar:
     """A scalar likelihood as functions of arrays, which broadcast."""
 
-    def __init__(self, likelihood, theta, exposure):
+    def __init__(
+        self, likelihood: ScalarLikelihood, theta: Mapping[str, float], exposure: float | None
+    ) -> None:
         self.of, self.theta, self.exposure = likelihood, theta, exposure
-        self._compiled = {}
+        self._compiled: dict[tuple[str, int], tuple[Callable, bool]] = {}
 
-    def __call__(self, name, *arrays, **others):
+    def __call__(self, name: str, *arrays: ArrayLike) -> Any:
         """Call a method by its name; several outputs become a list."""
         arrays = np.broadcast_arrays(*(np.asarray(a, "float64") for a in arrays))
         key = name, len(arrays)
@@ -91,7 +95,7 @@ class _Scalar:
         found = [v.reshape(arrays[0].shape) for v in function(*flat, exposure)]
         return found if several else found[0]
 
-    def _compile(self, name, number):
+    def _compile(self, name: str, number: int) -> tuple[Callable, bool]:
         symbols = [pt.dvector(f"v{k}") for k in range(number)]
         given, exposure = {k: pt.as_tensor(float(v)) for k, v in self.theta.items()}, pt.dvector()
         last = None if self.exposure is None else exposure
@@ -101,11 +105,10 @@ class _Scalar:
         found = getattr(self.of, name)(*symbols, *arguments)
         several = isinstance(found, tuple | list)
         outputs = [out + 0.0 * sum(symbols) for out in (found if several else [found])]
-        options = {"mode": MODE, "on_unused_input": "ignore"}
-        return pytensor.function([*symbols, exposure], outputs, **options), several
+        return pytensor.function([*symbols, exposure], outputs, **OPTIONS), several
 
 
-def _check_scalar(own, y, rng):
+def _check_scalar(own: _Scalar, y: np.ndarray, rng: np.random.Generator) -> None:
     of = own.of
     f, each = np.linspace(-3.1, 2.9, 7), y[:, None]
     _check_differences(own, f, each)
@@ -127,38 +130,44 @@ def _check_scalar(own, y, rng):
         _check_predictive(own)
 
 
-def _check_differences(own, f, each):
+def _check_differences(own: _Scalar, f: np.ndarray, each: np.ndarray) -> None:
     """Derivatives of logp and of the mean response in f, by differences."""
     h = STEP
 
-    def slope(function):
+    def slope(function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         ends = [function(f + s * h) for s in (1.0, -1.0, 2.0, -2.0)]
         return (8.0 * (ends[0] - ends[1]) - (ends[2] - ends[3])) / (12.0 * h)
 
     found = own("derivatives", f, each)
-    for order, lower in enumerate(
-        [lambda f: own("logp", f, each)]
-        + [lambda f, k=k: own("derivatives", f, each)[k] for k in range(2)]
-    ):
+
+    def lower_than(order: int, f: np.ndarray) -> np.ndarray:
+        return own("derivatives", f, each)[order - 1] if order else own("logp", f, each)
+
+    for order in range(3):
+        lower = partial(lower_than, order)
         size = np.abs(lower(f)).max()
         allowed = 1e-7 * np.abs(found[order]) + 1e-9 * np.abs(found[order]).max()
         what = f"Derivative {order + 1} of logp in f"
         agree(what, found[order], slope(lower), allowed + ROUND_OFF / h * max(size, 1e-3) + 1e-9)
+
+    def mean_response(order: int, f: np.ndarray) -> np.ndarray:
+        return own("response", f)[order]
+
     found = own("response", f)
     for order, said in enumerate(("slope", "curvature")):
-        exact = slope(lambda f, k=order: own("response", f)[k])
+        exact = slope(partial(mean_response, order))
         allowed = 1e-7 * np.abs(found[order + 1]).max() + ROUND_OFF / h * np.abs(found[0]).max()
         agree(f"The {said} of the mean response", found[order + 1], exact, allowed + 1e-9)
 
 
-def _averages(what, values, expected, least=0.0):
+def _averages(what: str, values: np.ndarray, expected: ArrayLike, least: ArrayLike = 0.0) -> None:
     """Compare averages over draws, the last axis, with their expectations."""
     error = values.std(axis=-1) / np.sqrt(values.shape[-1])
     allowed = SIGMAS * error + 1e-9 * np.abs(expected) + least
     agree(what, values.mean(axis=-1), expected, allowed)
 
 
-def _check_draws(own, f, rng):
+def _check_draws(own: _Scalar, f: np.ndarray, rng: np.random.Generator) -> None:
     """The density, its information, and y's moments against draws of y given f."""
     of, wide = own.of, np.repeat(f[:, None], DRAWS, axis=1)
     drawn = of.draw(wide, own.theta, rng, own.exposure)
@@ -190,7 +199,7 @@ def _check_draws(own, f, rng):
         agree("The integral of the density of y", total, 1.0, 1e-3)
 
 
-def _check_expectations(own, each, rng):
+def _check_expectations(own: _Scalar, each: np.ndarray, rng: np.random.Generator) -> None:
     """Expectations where f ~ N(mean, variance), (3,), against quadrature of 4001 nodes."""
     of, mean, variance = own.of, np.array([-1.1, 0.4, 1.3]), np.array([0.3, 1.0, 0.6])
     z = np.linspace(-10.0, 10.0, 4001)
@@ -243,7 +252,7 @@ def _check_expectations(own, each, rng):
     agree("The probability of at most y", below, share, SIGMAS * error)
 
 
-def _jets(x):
+def _jets(x: np.ndarray) -> tuple[Jet, Jet]:
     """Mean and variance of f that vary with one feature, jets at x (m,)."""
     mean = Jet(
         0.2 + 0.7 * x + 0.1 * x**2,
@@ -254,9 +263,10 @@ def _jets(x):
     return mean, Jet(0.2 + growth, 0.4 * growth[:, None], 0.16 * growth[:, None, None])
 
 
-def _check_predictive(own):
+def _check_predictive(own: _Scalar) -> None:
     """What relevance asks: derivatives in x, and information against divergences."""
-    of, x, h = own.of, np.array([-0.7, 0.3, 1.1]), 1e-4
+    of: Any = own.of  # has the `parameters` and the `divergence` of its family
+    x, h = np.array([-0.7, 0.3, 1.1]), 1e-4
     theta = {name: np.float64(value) for name, value in own.theta.items()}
     at = lambda x: of.predictive(*_jets(x), theta)  # noqa: E731
     here, ahead, behind = at(x), at(x + h), at(x - h)
@@ -264,12 +274,10 @@ def _check_predictive(own):
         np.abs(of.divergence(here, here)).max() < 1e-12,
         "The divergence of a predictive distribution from itself is not 0.",
     )
-    parts = [
-        (*jets, here.means) for jets in zip(here.means, ahead.means, behind.means, strict=True)
-    ]
+    parts = [*zip(here.means, ahead.means, behind.means, strict=True)]
     if here.variance is not None:
-        parts.append((here.variance, ahead.variance, behind.variance, None))
-    for jet, up, down, _ in parts:
+        parts.append((here.variance, ahead.variance, behind.variance))
+    for jet, up, down in parts:
         first = (up.value - down.value) / (2.0 * h)
         second = (up.first - down.first)[:, 0] / (2.0 * h)
         agree("A predictive parameter's slope in x", jet.first[:, 0], first, 1e-6)
@@ -281,34 +289,35 @@ def _check_predictive(own):
     agree("The information of a predictive distribution", rate, divergence, 1e-3 * np.abs(rate))
 
 
-def _check_vector(of, theta, y, rng):
-    C, n = of.classes, 5
+def _check_vector(
+    of: VectorLikelihood, theta: Mapping[str, float], y: np.ndarray, rng: np.random.Generator
+) -> None:
+    (C,), n = of.class_shape, 5
     f = rng.normal(size=(n, C))
     symbol, answer, M = pt.dmatrix("f"), pt.dvector("y"), pt.dtensor3("M")
     mean, sd, root = pt.dmatrix("mean"), pt.dmatrix("sd"), pt.dtensor3("root")
     given = {k: pt.as_tensor(float(v)) for k, v in theta.items()}
-    value, slope, _ = of.response(symbol)
+    response = of.response(symbol)
     information = of.fisher(symbol, given)
-    options = {"mode": MODE, "on_unused_input": "ignore"}
     at = pytensor.function(
         [symbol, answer, M],
         [
             of.logp(symbol, answer, given),
             *of.derivatives(symbol, answer, given),
             information,
-            value,
-            slope,
+            response.value,
+            cast(Tensor, response.slope),
             of.contracted(symbol, M),
             (M * information).sum(axis=(1, 2)),
         ],
-        **options,
+        **OPTIONS,
     )
     labels = np.resize(y, n)
     weights = rng.normal(size=(n, C, C))
     logp, gradient, hessian, fisher, p, rates, contracted, _ = at(f, labels, weights)
     ends = [[at(f + s * STEP * e, labels, weights) for s in (1.0, -1.0)] for e in np.eye(C)]
 
-    def differences(place):
+    def differences(place: int) -> np.ndarray:
         return np.stack([(up[place] - down[place]) / (2.0 * STEP) for up, down in ends], axis=-1)
 
     agree("The gradient of logp in f", gradient, differences(0), 1e-6)
@@ -340,7 +349,7 @@ def _check_vector(of, theta, y, rng):
         *of.expected_log(mean, sd, answer, given, pt.ones_like(answer)),
         of.expected_information(mean, sd),
     ]
-    found = pytensor.function([mean, sd, root, answer], outputs, **options)(f, sds, spread, labels)
+    found = pytensor.function([mean, sd, root, answer], outputs, **OPTIONS)(f, sds, spread, labels)
     for row in range(n):
         z, many = rng.standard_normal((DRAWS, C)), np.full(DRAWS, labels[row])
         empty = np.zeros((DRAWS, C, C))
@@ -355,10 +364,12 @@ def _check_vector(of, theta, y, rng):
         _averages("E fisher", np.moveaxis(information, 0, -1), found[5][row], 2e-2)
 
 
-def _check_variable(of, theta, y, rng):
+def _check_variable(
+    of: Likelihood, theta: Mapping[str, float], y: np.ndarray, rng: np.random.Generator
+) -> None:
     """The density of the variable that `dist` makes in PyMC."""
     shape = (len(y), *of.class_shape)
-    f, exposure = rng.normal(size=shape), np.full(len(y), 1.7) if of.exposed else None
+    f, exposure = rng.normal(size=shape), pt.as_tensor(np.full(len(y), 1.7)) if of.exposed else None
     observed = y.astype(int) if of.discrete else y
     with pm.Model() as model:
         given = {name: pt.as_tensor(float(value)) for name, value in theta.items()}
@@ -366,8 +377,5 @@ def _check_variable(of, theta, y, rng):
         made = of.dist("y", latent, given, exposure, observed=observed)
     require(model.named_vars.get("y") is made, "dist returned another variable than its own.")
     found = model.compile_logp(vars=[made], sum=False)({"f": f})[0]
-    arguments = [pt.as_tensor(f), pt.as_tensor(y), given, None]
-    if exposure is not None:
-        arguments[-1] = pt.as_tensor(exposure)
-    exact = pm.draw(of.logp(*arguments), mode=MODE)
+    exact = pm.draw(of.logp(pt.as_tensor(f), pt.as_tensor(y), given, exposure), mode=MODE)
     agree("The log density of PyMC's variable", found, exact, 1e-7 * np.abs(exact) + 1e-7)

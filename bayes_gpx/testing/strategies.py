@@ -29,12 +29,7 @@ def names(count: int) -> st.SearchStrategy[list[str]]:
 
 
 @st.composite
-def frames(
-    draw: st.DrawFn,
-    columns: int = 2,
-    rows: int = 12,
-    levels: int = 0,
-) -> pd.DataFrame:
+def frames(draw: st.DrawFn, columns: int = 2, rows: int = 12, levels: int = 0) -> pd.DataFrame:
     """Tables of varying finite numbers, with different scales and odd names.
 
     If `levels` is above 1, the last column is categorical with this number of levels.

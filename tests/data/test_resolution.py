@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.stats import halfnorm
 
 import bayes_gpx as bx
-from bayes_gpx.data.resolution import MOST_STEPS, resolution_of
+from bayes_gpx.data.response import MOST_STEPS, resolution_of
 from bayes_gpx.numerics.compile_modes import MODE
 from frame_parts import Frames
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.special import expit
 
-from bayes_gpx.likelihoods.links import Logit
+from bayes_gpx.likelihoods.classification import Logit
 from bayes_gpx.numerics.compile_modes import MODE
 
 Z = np.linspace(-20, 20, 200_001)

@@ -17,14 +17,14 @@ validation
 numerics: lapack special jets coalitions quadrature columns linear_algebra
     gaussian_expectations truncated_normal compile_modes threads row_sums upper_blocks
     partial_evaluation progress
-data: categorical dates fingerprints moments numbers features scaling gaps groups resolution
-    outputs response training row_source parts streamed sheets openml data_files datasets
+data: categorical dates fingerprints moments numbers features scaling gaps outputs response
+    training row_source parts streamed sheets data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
-    precomputed normal_form summands smoothness from_pymc
-processes: operators approximations path_moments integrated_gradients expected_gradients players
-    shapley covariance base gaussian_process weight_process grouped_process output_process
+    precomputed normal_form summands from_pymc
+processes: operators base approximations path_moments integrated_gradients expected_gradients
+    players shapley covariance gaussian_process weight_process grouped_process output_process
     class_process basis_functions basis_process
-likelihoods: base links softmax_expectations predictive continuous counts classification
+likelihoods: base softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/correlated
     evidence/step_graphs evidence/variational evidence/sums evidence/row_bounds evidence/groups
     evidence/intervals evidence/expectation_propagation evidence/numba_forms constraints base
