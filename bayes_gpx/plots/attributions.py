@@ -64,7 +64,7 @@ def _names(da, target, *, ends, column, **kwargs):
     """Names of the features, with their values next to them or in a column on the right."""
     backend = backend_from_object(target)
     backend.xlim(ends, target)
-    few_numbers(target)
+    few_numbers(da, target)
     if not column:
         return names_down(da, target, names=with_values(da), **kwargs)
     for row, text in enumerate(with_values(da)):

@@ -1,12 +1,22 @@
-"""How the panels of a figure are laid out, the same for every plot."""
+"""How layers are drawn in the panels of a figure, with its caption, legend and color bars."""
 
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple, cast
 
+import matplotlib as mpl
+import numpy as np
+import xarray as xr
 from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Colormap, Normalize, to_hex
+from matplotlib.ticker import MaxNLocator
 
+from bayes_gpx.aliases import Backend
 from bayes_gpx.validation import one_of
 
 BACKENDS = ("matplotlib", "bokeh", "plotly", "none")
@@ -27,6 +37,9 @@ POINTS, LINE = 10, 88
 DOTS, LETTER, GAP = 100, 0.085, 0.8
 """For plotly: dots per inch, width of a letter and smallest gap between panels, in inches."""
 
+MOST_TICKS = 5
+"""Most ticks of a color bar; numbers with many digits then do not touch."""
+
 BELOW: dict[str, dict[str, Any]] = {
     "matplotlib": {"loc": "outside lower center", "ncols": 4, "frameon": False, "fontsize": 9},
     "plotly": {"legend_orientation": "h", "legend_y": -0.15},
@@ -34,10 +47,185 @@ BELOW: dict[str, dict[str, Any]] = {
 }
 """How each backend places a legend below the panels."""
 
+type Layer = tuple[str, Callable[..., Any], xr.DataArray | float, Mapping[str, Any]]
+"""Name in `PlotCollection.viz` or "", visual, variable or a number for each panel, aesthetics."""
 
-def columns_for(count):
+type Styles = dict[str, dict[str, Any]]
+"""Properties of lines by their name in a legend."""
+
+
+class Scale(NamedTuple):
+    """Colors of numbers."""
+
+    norm: Normalize
+    cmap: str | Colormap
+
+
+class Bar(NamedTuple):
+    """A color bar next to one panel, chosen by its coordinates, or next to all of them."""
+
+    scale: Scale
+    label: str | None
+    panel: dict[str, Any] | None = None
+    ticks: dict[float, str] | None = None
+    options: Mapping[str, Any] = {}
+
+
+def draw(
+    data: xr.DataArray,
+    layers: Iterable[Layer],
+    title: str,
+    pc_kwargs: dict[str, Any],
+    *,
+    backend: Backend | None,
+    cols: Sequence[str] = (),
+    height: float | None = None,
+    above: float = 0.5,
+    between: float = GAP,
+    sharex: bool = False,
+    sharey: bool = False,
+    legend: Styles | None = None,
+    bars: Iterable[Bar] = (),
+    **wrapped: Any,
+) -> PlotCollection:
+    """Draw layers in panels along `cols`.
+
+    `height` is the height of a panel, `above` the height of the title, and `between` the space left
+    of each panel, all in inches; plotly leaves little space, see `beside`.
+    """
+    backend = backend_named(backend)
+    panels = math.prod(data.sizes[dim] for dim in cols)
+    columns = min(panels, pc_kwargs.setdefault("col_wrap", columns_for(panels)))
+    height = above + -(-panels // columns) * (height or HEIGHTS.get(columns, HEIGHTS[4]))
+    figure: dict[str, Any] = {"sharex": sharex, "sharey": sharey}
+    figure |= {"figsize": (WIDTH, height), "figsize_units": "inches"}
+    if backend == "matplotlib":
+        figure["layout"] = "constrained"
+    elif backend == "plotly":
+        figure |= {"figsize": (DOTS * WIDTH, DOTS * height), "figsize_units": "dots"}
+        if columns > 1:
+            figure["plot_hspace"] = min(between / WIDTH, 0.5 / (columns - 1))
+    pc_kwargs.setdefault("figure_kwargs", figure)
+    pc = PlotCollection.wrap(data.to_dataset(), list(cols), backend=backend, **wrapped, **pc_kwargs)
+    known = data.notnull().any([dim for dim in data.dims if dim not in cols])
+    for name, visual, variable, aesthetics in layers:
+        if not isinstance(variable, xr.DataArray):
+            variable = xr.where(known, variable, np.nan)
+        drawn = variable.rename(data.name).to_dataset()
+        pc.map(visual, name, data=drawn, store_artist=bool(name), **aesthetics)
+    for bar in bars:
+        color_bar(pc, *bar)
+    if legend is not None:
+        add_legend(pc, legend)
+    add_title(pc, title)
+    return pc
+
+
+def columns_for(count: int) -> int:
     """Three columns, or two or four if one panel were alone in the last row."""
     return next((c for c in (3, 2, 4) if count % c != 1), 3) if count > 1 else 1
+
+
+def backend_named(name: Backend | None, able: Sequence[str] = BACKENDS) -> Backend:
+    """Check a backend's name and whether it is installed; ArviZ's `plot.backend` by default."""
+    backend = rcParams["plot.backend"] if name is None else name
+    one_of("backend", backend, able)
+    if backend != "none" and find_spec(backend) is None:
+        raise ValueError(f"backend={backend!r} is not installed: pip install {backend}.")
+    return cast(Backend, backend)
+
+
+def beside(names: Iterable[str]) -> float:
+    """Room for names left of a panel, in inches."""
+    return GAP + LETTER * max(map(len, names), default=0)
+
+
+def add_legend(pc: PlotCollection, styles: Styles) -> None:
+    """Name what is drawn, below the panels."""
+    if pc.backend in BELOW:
+        legend = import_module(f"arviz_plots.backend.{pc.backend}").legend
+        place = BELOW[pc.backend] | {"legend_dim": (), "update_visuals": False}
+        alpha = "opacity" if pc.backend == "plotly" else "alpha"
+        drawn = [{alpha if k == "alpha" else k: v for k, v in s.items()} for s in styles.values()]
+        if pc.backend != "matplotlib":  # whose legends alone have markers
+            drawn = [{k: v for k, v in style.items() if k != "marker"} for style in drawn]
+        legend(pc, drawn, list(styles), **place)
+
+
+def add_title(pc: PlotCollection, text: str) -> None:
+    """Add a caption, in lines that fit the usual width, and give all letters one size."""
+    text = "\n".join(wrapped for line in text.split("\n") for wrapped in wrap(line, LINE))
+    if pc.backend == "plotly":
+        text = text.replace("\n", "<br>")
+        margin = 80 + 20 * text.count("<br>")
+        pc.viz["figure"].item().update_layout(margin_t=margin, title={"x": 0.01, "font_size": 14})
+    pc.add_title(text)
+    if pc.backend != "matplotlib":
+        return
+    pc.viz["figure_title"].item().set(x=0.01, ha="left", size=POINTS, weight="normal")
+    for axes in pc.viz["figure"].item().axes:
+        axes.tick_params(labelsize=POINTS - 1)
+        for label in (axes.title, axes.xaxis.label, axes.yaxis.label):
+            label.set(size=min(label.get_size(), POINTS), weight="normal")
+
+
+def symmetric(values: xr.DataArray, cmap: str) -> Scale:
+    """Scale with 0 in its middle."""
+    limit = float(np.abs(values).max()) or 1.0
+    return Scale(Normalize(-limit, limit), cmap)
+
+
+def from_zero(values: xr.DataArray, cmap: str) -> Scale:
+    """Scale from 0 to the largest of numbers that are not negative."""
+    return Scale(Normalize(0.0, float(values.max()) or 1.0), cmap)
+
+
+def color_bar(
+    pc: PlotCollection,
+    scale: Scale,
+    label: str | None,
+    panel: dict[str, Any] | None,
+    ticks: dict[float, str] | None,
+    options: Mapping[str, Any],
+) -> None:
+    """Add a color bar to a figure of matplotlib or plotly; `options` are for matplotlib alone."""
+    figure = pc.viz["figure"].item()
+    axes = pc.viz["plot"].sel(panel or {}).values.ravel()
+    axes = [target for target in axes if target is not None]
+    if pc.backend == "matplotlib":
+        bar = figure.colorbar(ScalarMappable(*scale), ax=axes, label=label, **options)
+        if ticks is None:
+            bar.locator = MaxNLocator(MOST_TICKS)
+        else:
+            bar.set_ticks(list(ticks), labels=list(ticks.values()))
+    elif pc.backend == "plotly":
+        _plotly_bar(figure, scale, label, axes[0] if panel else None, ticks)
+
+
+def _plotly_bar(
+    figure: Any, scale: Scale, label: str | None, panel: Any, ticks: dict[float, str] | None
+) -> None:
+    """Add a color bar by invisible points: next to its panel, or to the right of earlier bars."""
+    shades = mpl.colormaps.get_cmap(scale.cmap)(np.linspace(0.0, 1.0, 33))
+    bar: dict[str, Any] = {"title": {"text": label, "side": "right"}}
+    bar |= {"nticks": MOST_TICKS, "thickness": 14}
+    if ticks is not None:
+        bar |= {"tickvals": list(ticks), "ticktext": list(ticks.values())}
+    if panel is None:
+        bar["x"] = 1.02 + 0.14 * sum(
+            trace.marker.showscale is True for trace in figure.data if trace.type == "scatter"
+        )
+    else:
+        across, up = next(panel.select_xaxes()).domain, next(panel.select_yaxes()).domain
+        bar |= {"x": across[1], "y": sum(up) / 2, "len": up[1] - up[0]}
+    low = scale.norm.vmin
+    marker: dict[str, Any] = {
+        "colorscale": [*map(to_hex, shades)],
+        "cmin": low,
+        "cmax": scale.norm.vmax,
+    }
+    marker |= {"color": [low], "showscale": True, "colorbar": bar}
+    figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, showlegend=False)
 
 
 def lay_out(pc_kwargs, count, height=None, *, backend, above=0.5, between=GAP, **figure):
@@ -57,46 +245,3 @@ def lay_out(pc_kwargs, count, height=None, *, backend, above=0.5, between=GAP, *
         if columns > 1:
             figure["plot_hspace"] = min(between / WIDTH, 0.5 / (columns - 1))
     pc_kwargs.setdefault("figure_kwargs", figure)
-
-
-def backend_named(name, able=BACKENDS):
-    """Check a backend's name and whether it is installed; ArviZ's `plot.backend` by default."""
-    backend = rcParams["plot.backend"] if name is None else name
-    one_of("backend", backend, able)
-    if backend != "none" and find_spec(backend) is None:
-        raise ValueError(f"backend={backend!r} is not installed: pip install {backend}.")
-    return backend
-
-
-def beside(names):
-    """Room for names left of a panel, in inches."""
-    return GAP + LETTER * max(map(len, names), default=0)
-
-
-def add_legend(pc, styles):
-    """Name what is drawn, below the panels; `styles` has properties of lines by name."""
-    if pc.backend in BELOW:
-        draw = import_module(f"arviz_plots.backend.{pc.backend}").legend
-        place = BELOW[pc.backend] | {"legend_dim": (), "update_visuals": False}
-        alpha = "opacity" if pc.backend == "plotly" else "alpha"
-        drawn = [{alpha if k == "alpha" else k: v for k, v in s.items()} for s in styles.values()]
-        if pc.backend != "matplotlib":  # whose legends alone have markers
-            drawn = [{k: v for k, v in style.items() if k != "marker"} for style in drawn]
-        draw(pc, drawn, list(styles), **place)
-
-
-def add_title(pc, text):
-    """Add a caption, in lines that fit the usual width, and give all letters one size."""
-    text = "\n".join(wrapped for line in text.split("\n") for wrapped in wrap(line, LINE))
-    if pc.backend == "plotly":
-        text = text.replace("\n", "<br>")
-        margin = 80 + 20 * text.count("<br>")
-        pc.viz["figure"].item().update_layout(margin_t=margin, title={"x": 0.01, "font_size": 14})
-    pc.add_title(text)
-    if pc.backend != "matplotlib":
-        return
-    pc.viz["figure_title"].item().set(x=0.01, ha="left", size=POINTS, weight="normal")
-    for axes in pc.viz["figure"].item().axes:
-        axes.tick_params(labelsize=POINTS - 1)
-        for label in (axes.title, axes.xaxis.label, axes.yaxis.label):
-            label.set(size=min(label.get_size(), POINTS), weight="normal")

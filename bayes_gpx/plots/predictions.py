@@ -39,7 +39,7 @@ def _observed(da, target, *, x, outside, **kwargs):
 
 
 def _labels(da, target, *, x, y, probable):
-    few_numbers(target)
+    few_numbers(da, target)
     if "class" in da.coords:
         backend_from_object(target).title(short(da["class"]), target)
     if probable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import arviz_stats  # noqa: F401
@@ -120,6 +120,22 @@ def refuse_no_dataset(given: Any, verbs: str) -> None:
             "The dataset has averages with the dim 'by'. Pass dataset.rename(by='obs'), which is "
             "plotted like rows."
         )
+
+
+def required(dataset: Any, verb: str, name: str, what: str) -> None:
+    """Raise unless a Dataset has a variable, of one class, output and baseline."""
+    refuse_no_dataset(dataset, verb)
+    if name not in dataset:
+        raise ValueError(f"The dataset has no {what}. Pass the result of {verb}.")
+    refuse_several(dataset[name])
+
+
+def each_of(argument: str, names: Iterable[str], choices: Collection[str]) -> list[str]:
+    """Check that all names are among the choices."""
+    names = list(names)
+    for name in names:
+        one_of(argument, name, choices)
+    return names
 
 
 def refuse_several(array: xr.DataArray) -> None:
