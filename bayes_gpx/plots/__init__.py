@@ -1,6 +1,6 @@
 """Plots of explanations and predictions; they compute nothing and return a PlotCollection."""
 
-from bayes_gpx.plots.attributions import plot_attributions, plot_contributions
+from bayes_gpx.plots.attributions import plot_attributions, plot_contributions, plot_waterfall
 from bayes_gpx.plots.beeswarm import plot_beeswarm
 from bayes_gpx.plots.comparisons import plot_comparisons
 from bayes_gpx.plots.derivatives import plot_derivatives, plot_path, plot_slopes
@@ -17,7 +17,6 @@ from bayes_gpx.plots.map import plot_map
 from bayes_gpx.plots.predictions import plot_predictions
 from bayes_gpx.plots.project import plot_project
 from bayes_gpx.plots.relevance import plot_interactions, plot_relevance
-from bayes_gpx.plots.waterfall import plot_waterfall
 
 __all__ = [
     "plot_attributions",

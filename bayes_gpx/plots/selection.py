@@ -264,15 +264,20 @@ def at_baseline(dataset: xr.Dataset, predictions: xr.Dataset) -> xr.DataArray:
     return found - dataset["difference_mean"]
 
 
-def with_values(value):
-    """`feature = value` for each feature of one observation; of a category, its level."""
-    levels = value["level"].values if "level" in value.coords else [""] * value.size
-    return [
-        f"{short(feature, BELOW_PANEL)} = {short(level, 20) if level else format(number, '.4g')}"
-        for feature, number, level in zip(
-            value["feature"].values, value.values, levels, strict=True
-        )
-    ]
+def values_of(value: xr.DataArray) -> xr.DataArray:
+    """Texts of values; of a category, its level."""
+
+    def text(number: float, level: str) -> str:
+        return short(level, 20) if level else format(number, ".4g")
+
+    level = value.coords.get("level", "")
+    return xr.apply_ufunc(text, value, level, vectorize=True, output_dtypes=[object])
+
+
+def with_values(value: xr.DataArray) -> list[str]:
+    """`feature = value` for each feature of one observation."""
+    texts = zip(value["feature"].values, values_of(value).values, strict=True)
+    return [f"{short(feature, BELOW_PANEL)} = {text}" for feature, text in texts]
 
 
 def with_unit(da):

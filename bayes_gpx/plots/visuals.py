@@ -143,8 +143,12 @@ def sized_bars(
     start: np.ndarray | float = 0.0,
     y: int = 0,
     color: str | None = None,
+    connected: bool = False,
 ) -> Any:
-    """Draw bars from `start`, red or blue by sign, pale if the interval contains 0."""
+    """Draw bars from `start`, red or blue by sign, pale if the interval contains 0.
+
+    If they are connected, a line leads from the end of each bar to the next one.
+    """
     backend, starts = backend_from_object(target), np.broadcast_to(start, da.shape)
     rows = zip(starts, da.values, covers_zero(interval).values, strict=True)
     for row, (begin, size, unsure) in enumerate(rows, y):
@@ -156,6 +160,9 @@ def sized_bars(
             color=color or (POSITIVE if size >= 0 else NEGATIVE),
             alpha=UNCERTAIN if unsure else CERTAIN,
         )
+        if connected:
+            ends, rows_between = np.full(2, begin + size), np.array([row, row + 1.0])
+            backend.line(ends, rows_between, target, color="gray", width=1)
     return artist
 
 
@@ -249,11 +256,11 @@ def names_down(
 
 
 def texts_down(
-    da: xr.DataArray, target: Any, *, x: float, horizontal_align: str, size: float
+    da: xr.DataArray, target: Any, *, x: float, y: int = 0, horizontal_align: str, size: float
 ) -> Any:
-    """Write a column of texts at x, from the top."""
+    """Write a column of texts at x, from y down."""
     backend, style = backend_from_object(target), {"horizontal_align": horizontal_align}
-    for row, text in enumerate(da.values):
+    for row, text in enumerate(da.values, y):
         artist = backend.text(x, row, text, target, size=size, **style)
     return artist
 
