@@ -1,0 +1,513 @@
+"""Explanations of many observations in color: a beeswarm, a heatmap, images and maps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import xarray as xr
+from arviz_base import rc_context
+from arviz_plots import PlotCollection
+from arviz_plots.plot_collection import backend_from_object
+from arviz_plots.visuals import remove_ticks, set_xticks, vline
+from matplotlib.colors import Normalize
+from matplotlib.patches import Patch
+
+from bayes_gpx.aliases import Backend, Labels, Table
+from bayes_gpx.data.features import Frame, read_features, refuse_misaligned
+from bayes_gpx.plots.layout import (
+    BELOW,
+    WIDTH,
+    WITH_IMAGES,
+    Bar,
+    Scale,
+    backend_named,
+    draw,
+    from_zero,
+    symmetric,
+)
+from bayes_gpx.plots.selection import (
+    MOST_PANELS,
+    MOST_ROWS,
+    ONE_UNIT,
+    covers_zero,
+    panel_rows,
+    refuse_no_dataset,
+    short,
+    shown,
+    whole,
+)
+from bayes_gpx.plots.visuals import (
+    EDGE,
+    REFERENCE,
+    ON_WHITE,
+    SIGNED,
+    UNCERTAIN,
+    UNSIGNED,
+    cells,
+    colored_points,
+    colors_of,
+    label_axes,
+    names_down,
+)
+
+BINS = 90
+"""Along the axis; points of one bin are stacked around their feature's line."""
+
+NAMED = "#7f7f7f"
+"""Color of points of categorical features, whose values are not low or high."""
+
+HALF = 0.4
+"""How far from the line a stack may reach."""
+
+HATCHED, GRAY = np.arange(9) % 3 == 1, 0.7
+"""Which lines of a cell of uncertain sign are gray; its other lines have a pale color."""
+
+MOST_LABELS = 40
+"""Most observations with a label each below a heatmap."""
+
+BAR = 0.12
+"""Height of a color bar below images, in inches."""
+
+LIGHT, DARK = "#bbbbbb", "#222222"
+"""Outlines of places with an uncertain sign, and of the other places."""
+
+RELATIVE = Scale(Normalize(0, 1), ON_WHITE)
+"""Colors from low to high values of a feature."""
+
+
+def _offsets(x: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Distances from the line that keep points of one bin apart, 0 for the first of each."""
+    bins = np.floor((x - low) / ((high - low) or 1.0) * BINS)
+    order = np.lexsort((x, bins))
+    _, start, size = np.unique(bins[order], return_index=True, return_counts=True)
+    rank = np.empty(len(x))
+    rank[order] = np.arange(len(x)) - np.repeat(start, size)
+    side = np.where(rank % 2, 1.0, -1.0) * np.ceil(rank / 2)
+    return side * min(0.09, HALF / max(np.abs(side).max(), 1.0))
+
+
+def _relative(value: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Scale columns from 0 at the 5th to 1 at the 95th percentile of the known values."""
+    low, high = np.quantile(known, [0.05, 0.95], axis=0)
+    rare = low == high
+    low, high = np.where(rare, known.min(axis=0), low), np.where(rare, known.max(axis=0), high)
+    constant = low == high
+    return np.where(constant, 0.5, (value - low) / np.where(constant, 1.0, high - low))
+
+
+def _points(
+    da: xr.DataArray,
+    target: Any,
+    *,
+    y: np.ndarray,
+    color: np.ndarray,
+    drawn: np.ndarray,
+    **kwargs: Any,
+) -> Any:
+    """Draw some points of (feature, obs) around the lines of their features."""
+    if drawn.any():
+        return colored_points(da.values[drawn], y[drawn], color[drawn], target, **kwargs)
+
+
+def plot_beeswarm(
+    dataset: xr.Dataset,
+    *,
+    obs: Labels | None = None,
+    features: Sequence[str] | None = None,
+    max_features: int | None = 20,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot the attributions of many rows, colored by the feature values.
+
+    Each feature has a line with one point for each row. A point is filled if its interval excludes
+    0, and hollow if it includes 0. Colors range from the 5th to the 95th percentile of the feature
+    over all rows of the dataset; points of a categorical column are gray.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A result of `bayes_gpx.attributions` or `bayes_gpx.contributions`, with or without draws.
+    obs : list of labels, optional
+        Rows to plot, all by default. If there are more than 1000, a random 1000 of them are shown,
+        and the title states this.
+    features : list of str, optional
+        Features from top to bottom; by default the features with the largest mean absolute value
+        over all rows.
+    max_features : int
+        Number of features to plot by default.
+    ci_prob : float, optional
+        Probability of the intervals; by default the dataset's. Intervals are equal-tailed if the
+        dataset has draws, and normal otherwise.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+        Bokeh has no color bar.
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For a dataset of another function, several baselines, and unknown rows or features.
+
+    References
+    ----------
+    Lundberg et al., "From local explanations to global understanding with explainable AI for
+    trees" (2020), Figure 4.
+    """
+    found = shown(
+        dataset,
+        ONE_UNIT,
+        obs=obs,
+        features=features,
+        max_features=max_features,
+        most_rows=MOST_ROWS,
+        ci_prob=ci_prob,
+    ).transpose("feature", "obs", ...)
+    mean, value, words = found["mean"], found["value"], found.attrs
+    known = dataset["value"].sel(feature=found["feature"]).transpose("obs", "feature").values
+    color = colors_of(_relative(value.values.T, known).T, RELATIVE)
+    if "level" in value.coords:
+        color = np.where(value["level"] != "", NAMED, color)
+    low, high = float(mean.min()), float(mean.max())
+    lines = np.arange(mean.sizes["feature"])[:, None]
+    y = lines + np.stack([_offsets(row, low, high) for row in mean.values])
+    unsure = covers_zero(found["interval"]).values
+    hollow = {"drawn": unsure, "hollow": True, "width": 1.2}
+    filled = {"drawn": ~unsure, "edge": EDGE, "width": 0.6}
+    points = {"y": y, "color": color, "size": 16}
+    names = [short(feature) for feature in mean["feature"].values]
+    ticks = {0.0: "low", 1.0: "high"}
+    return draw(
+        mean.rename(words["name"]),
+        [
+            ("reference", vline, 0.0, REFERENCE),
+            ("open", _points, mean, points | hollow),
+            ("clear", _points, mean, points | filled),
+            ("", names_down, mean, {"names": names}),
+            ("xlabel", label_axes, mean, {"x": words["label"]}),
+        ],
+        f"{words['title']}; hollow: the {words['interval']} contains 0",
+        pc_kwargs,
+        backend=backend,
+        height=max(1.6, 0.7 + 0.35 * len(names)),
+        bars=[Bar(RELATIVE, "value of the feature", ticks=ticks, options={"aspect": 30})],
+    )
+
+
+def _hatched(da: xr.DataArray, target: Any, *, norm: Normalize, uncertain: xr.DataArray) -> Any:
+    """Draw colors of numbers (feature, obs), pale between gray lines where they are uncertain."""
+    rgb = mpl.colormaps[SIGNED](norm(da.values))[:, None, :, :3]
+    lines = np.where(HATCHED[:, None, None], GRAY, 1.0 - UNCERTAIN * (1.0 - rgb))
+    rgb = np.where(uncertain.values[:, None, :, None], lines, rgb)
+    return cells(rgb.reshape(-1, da.sizes["obs"], 3), target, lines=len(HATCHED), aspect="auto")
+
+
+def plot_heatmap(
+    dataset: xr.Dataset,
+    *,
+    obs: Labels | None = None,
+    features: Sequence[str] | None = None,
+    max_features: int | None = 20,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot the attributions of many rows as colors, hatched if the sign is uncertain.
+
+    Columns are rows of data, in the order of the sum over all features; lines are features. Cells
+    with an interval that includes 0 are pale with gray lines.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A result of `bayes_gpx.attributions` or `bayes_gpx.contributions`, with or without draws.
+    obs : list of labels, optional
+        Rows to plot, all by default. If there are more than 1000, a random 1000 of them are shown,
+        and the title states this.
+    features, max_features, ci_prob
+        As in `plot_beeswarm`.
+    backend : {"matplotlib", "plotly", "none"}, optional
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        As in `plot_beeswarm`, and for a backend that cannot draw images.
+    """
+    backend = backend_named(backend, WITH_IMAGES)
+    found = shown(
+        dataset,
+        ONE_UNIT,
+        obs=obs,
+        features=features,
+        max_features=max_features,
+        most_rows=MOST_ROWS,
+        ci_prob=ci_prob,
+    )
+    words = found.attrs
+    name = words["name"]
+    if "difference_mean" in dataset:
+        total = dataset["difference_mean"]
+    else:
+        total = dataset[f"{name}_mean"].sum("feature")
+    order = np.argsort(total.values[found["row"].values], kind="stable")
+    found = found.isel(obs=order).transpose("feature", "obs", ...)
+    mean, m = found["mean"], found.sizes["obs"]
+    scale = symmetric(mean, SIGNED)
+    names = [short(feature) for feature in mean["feature"].values]
+    labels = [short(label) for label in mean["obs"].values] if m <= MOST_LABELS else []
+    longest = max(map(len, labels), default=0)
+    upright = longest * m > 50
+    ticks = {"values": np.arange(len(labels)), "labels": labels, "rotation": 90 if upright else 0}
+    total_name = whole(name, dataset) if name == "attribution" else "f(x)"
+    hatched = f"hatched: the {words['interval']} contains 0"
+    map_style = {"norm": scale.norm, "uncertain": covers_zero(found["interval"])}
+    pc = draw(
+        mean.rename(name),
+        [
+            ("map", _hatched, mean, map_style),
+            ("", names_down, mean, {"names": names, "edge": None}),
+            ("", set_xticks, mean, ticks),
+            ("xlabel", label_axes, mean, {"x": f"observations, in the order of {total_name}"}),
+        ],
+        f"{words['title']}; {hatched}",
+        pc_kwargs,
+        backend=backend,
+        height=max(1.8, 1.0 + 0.25 * len(names)),
+        above=0.5 + (0.11 * longest if upright else 0.0),
+        bars=[Bar(scale, words["label"], options={"aspect": 30})],
+    )
+    if backend == "matplotlib":
+        entry = Patch(facecolor="white", edgecolor=str(GRAY), hatch="---", label=hatched)
+        pc.viz["figure"].item().legend(handles=[entry], **BELOW[backend])
+    return pc
+
+
+def _layers_of(found: xr.Dataset, names: Sequence[str]) -> xr.DataArray:
+    """Variables along a new dim `layer`."""
+    dim = xr.DataArray(list(names), dims="layer", name="layer")
+    arrays = [found[name] for name in names]
+    return xr.concat(arrays, dim, coords="minimal", compat="override").rename(found.attrs["name"])
+
+
+def _image(da: xr.DataArray, target: Any, *, shape: Sequence[int], scales: dict[str, Scale]) -> Any:
+    """Draw pixels in the colors of their layer."""
+    norm, cmap = scales[da["layer"].item()]
+    return cells(mpl.colormaps.get_cmap(cmap)(norm(da.values.reshape(shape)))[..., :3], target)
+
+
+def plot_image(
+    dataset: xr.Dataset,
+    shape: Sequence[int],
+    *,
+    obs: Labels | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot explanations of pixels: the image, the mean and the sd.
+
+    All rows share the color scales; the scale of the mean is centered at 0.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A result of `bayes_gpx.weights`, `contributions`, `attributions` or `derivatives`, with or
+        without draws.
+    shape : tuple (rows, columns)
+        Shape of the image; the features are its pixels, row by row.
+    obs : list of labels, optional
+        Rows to plot, at most 24; by default the first six.
+    backend : {"matplotlib", "plotly", "none"}, optional
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For a dataset of another function or without `value`, a shape that does not match the number
+        of features, and a backend that cannot draw images.
+
+    References
+    ----------
+    Yoshikawa and Iwata, IEEE TNNLS 34 (2023), Figure 3.
+    """
+    backend = backend_named(backend, WITH_IMAGES)
+    refuse_no_dataset(dataset, "bx.attributions or bx.contributions")
+    features = dataset.sizes.get("feature")
+    if len(shape) != 2 or math.prod(shape) != features:
+        raise ValueError(
+            f"shape is {tuple(shape)} for {features} features. Pass (rows, columns) with as many "
+            "pixels."
+        )
+    rows = panel_rows(dataset, obs)
+    found = shown(dataset.isel(obs=rows))
+    value, words = found["value"], found.attrs
+    scales = {
+        "value": Scale(Normalize(float(value.min()), float(value.max())), "gray_r"),
+        "mean": symmetric(found["mean"], SIGNED),
+        "sd": from_zero(found["sd"], UNSIGNED),
+    }
+
+    def title_of(da: xr.DataArray) -> str:
+        titles = {"value": f"obs {short(da['obs'], 12)}", "mean": words["name"], "sd": "its sd"}
+        return titles[da["layer"].item()]
+
+    data = _layers_of(found, list(scales)).transpose("obs", "layer", "feature")
+    columns = pc_kwargs.setdefault("col_wrap", 3 if len(rows) < 3 else 6)
+    height = WIDTH / max(columns, 6) * shape[0] / shape[1] + 0.3
+    images = height * -(-3 * len(rows) // columns)
+    bar = {"location": "bottom", "shrink": 0.7, "pad": 0.02}
+    bar |= {"fraction": BAR / images, "aspect": 0.7 * WIDTH / BAR}
+    labels = {"sd": "its sd", "mean": words["label"], "value": "value of the feature"}
+    with rc_context({"plot.max_subplots": 3 * MOST_PANELS}):
+        return draw(
+            data,
+            [
+                ("", label_axes, data, {"title": title_of, "size": 9}),
+                ("", remove_ticks, data, {"axis": "both"}),
+                ("image", _image, data, {"shape": shape, "scales": scales}),
+            ],
+            words["title"],
+            pc_kwargs,
+            backend=backend,
+            cols=["obs", "layer"],
+            height=height,
+            above=2.3,
+            bars=[Bar(scales[layer], labels[layer], options=bar) for layer in labels],
+        )
+
+
+def _places(
+    da: xr.DataArray, target: Any, *, at: np.ndarray, unsure: xr.DataArray, scales: dict[Any, Scale]
+) -> Any:
+    """Draw places in the colors of the numbers there; those with an uncertain sign first."""
+    layer, feature = da["layer"].item(), da["feature"].item()
+    color = colors_of(da.values, scales[layer, feature])
+    artist, style = None, {"size": 300 / len(at) ** 0.5, "width": 0.7}
+    for drawn, edge in ((unsure, LIGHT), (~unsure, LIGHT if layer == "sd" else DARK)):
+        if drawn.any():
+            x, y = at[drawn.values].T
+            artist = colored_points(x, y, color[drawn.values], target, edge=edge, **style)
+    return artist
+
+
+def plot_map(
+    dataset: xr.Dataset,
+    places: Table,
+    *,
+    features: Sequence[str] | None = None,
+    max_features: int | None = 3,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot maps of weights or other explanations, with the mean above the sd.
+
+    A place has a dark outline if the interval excludes 0, and a light one if it includes 0.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A result of `bayes_gpx.weights`, `derivatives`, `attributions` or `contributions`, with or
+        without draws. Compute weights with ``smooth=True``, which leaves out the noise of each row.
+    places : table or array (obs, 2)
+        Horizontal and vertical position of each row, such as longitude and latitude.
+    features : list of str, optional
+        Features from left to right. By default the features with the largest mean absolute
+        attribution or contribution, or the first ones if units differ between features.
+    max_features : int
+        Number of features to plot by default.
+    ci_prob : float, optional
+        Probability of the intervals; by default the dataset's. Intervals are equal-tailed if the
+        dataset has draws, and normal otherwise.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+        Bokeh has no color bars.
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For a dataset of another function, unknown features, and places that are not two columns
+        with one line for each row.
+
+    References
+    ----------
+    Fotheringham, Brunsdon and Charlton, "Geographically Weighted Regression" (2002): coefficients
+    that vary over places.
+    """
+    found = shown(
+        dataset, features=features, max_features=max_features, ci_prob=ci_prob, valued=False
+    )
+    at, words = _read_places(places, dataset["obs"].values), found.attrs
+    data = _layers_of(found, ["mean", "sd"]).transpose("layer", "feature", "obs")
+    scales, bars = {}, []
+    for feature in found["feature"].values:
+        one = found.sel(feature=feature)
+        scales["mean", feature] = symmetric(one["mean"], SIGNED)
+        scales["sd", feature] = from_zero(one["sd"], UNSIGNED)
+    for (layer, feature), scale in scales.items():
+        panel = {"layer": layer, "feature": feature}
+        bars.append(Bar(scale, None, panel, options={"location": "right", "shrink": 0.8}))
+
+    def title_of(da: xr.DataArray) -> str:
+        return f"{short(da['feature'], 24)}: {da['layer'].item()}"
+
+    number, (across, up) = found.sizes["feature"], at.columns
+    drawn = {"at": at.values, "unsure": covers_zero(found["interval"]), "scales": scales}
+    pc_kwargs.setdefault("col_wrap", number)
+    return draw(
+        data,
+        [
+            ("places", _places, data, drawn),
+            ("labels", label_axes, data, {"title": title_of, "size": 10, "x": across, "y": up}),
+        ],
+        f"{words['title']} [{dataset.attrs['units']}]; dark outline: the {words['interval']} "
+        "excludes 0",
+        pc_kwargs,
+        backend=backend,
+        cols=["layer", "feature"],
+        height=0.6 + 0.7 * WIDTH / max(number, 2),
+        between=1.4,
+        bars=bars,
+    )
+
+
+def _read_places(places: Table, index: np.ndarray) -> Frame:
+    """Two columns of numbers with a row for each observation."""
+    frame = read_features(places, "places", minimum_rows=1)
+    if frame.levels:
+        raise ValueError(
+            f"places has the categorical columns {list(frame.levels)}. Pass two columns of "
+            "numbers, such as longitude and latitude."
+        )
+    if len(frame.columns) != 2 or len(frame) != len(index):
+        raise ValueError(
+            f"places has {len(frame)} rows and {len(frame.columns)} columns. Pass 2 columns with a "
+            f"row for each of the dataset's {len(index)} observations."
+        )
+    if frame.labelled:
+        refuse_misaligned(index, frame.index, "the dataset", "places")
+    return frame
