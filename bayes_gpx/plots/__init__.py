@@ -9,11 +9,14 @@ from bayes_gpx.plots.effects import (
     plot_partial_dependence,
     plot_weights,
 )
-from bayes_gpx.plots.importances import plot_importances
 from bayes_gpx.plots.observations import plot_beeswarm, plot_heatmap, plot_image, plot_map
 from bayes_gpx.plots.predictions import plot_predictions
-from bayes_gpx.plots.project import plot_project
-from bayes_gpx.plots.relevance import plot_interactions, plot_relevance
+from bayes_gpx.plots.relevance import (
+    plot_importances,
+    plot_interactions,
+    plot_project,
+    plot_relevance,
+)
 
 __all__ = [
     "plot_attributions",

@@ -11,7 +11,6 @@ import numpy as np
 import xarray as xr
 from arviz_base import rc_context
 from arviz_plots import PlotCollection
-from arviz_plots.plot_collection import backend_from_object
 from arviz_plots.visuals import remove_ticks, set_xticks, vline
 from matplotlib.colors import Normalize
 from matplotlib.patches import Patch
@@ -42,8 +41,8 @@ from bayes_gpx.plots.selection import (
 )
 from bayes_gpx.plots.visuals import (
     EDGE,
-    REFERENCE,
     ON_WHITE,
+    REFERENCE,
     SIGNED,
     UNCERTAIN,
     UNSIGNED,
