@@ -32,8 +32,8 @@ from bayes_gpx.plots.visuals import (
     bars_across,
     colored_points,
     intervals_along,
+    is_plotly,
     label_axes,
-    line_break,
     means_along,
     names_down,
     pale,
@@ -67,8 +67,8 @@ def _average(da: xr.DataArray, target: Any, *, value: xr.DataArray, average: xr.
     left, top = places_along(value).min(), high + 0.32 * (high - low)
     backend.ylim((low - 0.12 * (high - low), top + 0.04 * (high - low)), target)
     mean, sd, positive = (average[name].item() for name in AVERAGE)
-    text = "average {} ± {}".format(*written(mean, sd))
-    text += f"{line_break(target)}P(> 0) = {positive:.2f}"
+    line_break = "<br>" if is_plotly(target) else "\n"
+    text = "average {} ± {}{}P(> 0) = {:.2f}".format(*written(mean, sd), line_break, positive)
     at = {"horizontal_align": "left", "vertical_align": "top"}
     return backend.text(left, top, text, target, size=8, **at)
 

@@ -226,22 +226,3 @@ def _plotly_bar(
     }
     marker |= {"color": [low], "showscale": True, "colorbar": bar}
     figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, showlegend=False)
-
-
-def lay_out(pc_kwargs, count, height=None, *, backend, above=0.5, between=GAP, **figure):
-    """Fill in columns and the figure's size in `pc_kwargs`, in place, unless they are given.
-
-    `height` is the height of a panel, `above` the height of the title, and `between` the space left
-    of each panel, all in inches; plotly leaves little space, see `beside`. `figure` contains other
-    arguments of the figure.
-    """
-    columns = min(count, pc_kwargs.setdefault("col_wrap", columns_for(count)))
-    height = above + -(-count // columns) * (height or HEIGHTS.get(columns, HEIGHTS[4]))
-    figure |= {"figsize": (WIDTH, height), "figsize_units": "inches"}
-    if backend == "matplotlib":
-        figure["layout"] = "constrained"
-    elif backend == "plotly":
-        figure |= {"figsize": (DOTS * WIDTH, DOTS * height), "figsize_units": "dots"}
-        if columns > 1:
-            figure["plot_hspace"] = min(between / WIDTH, 0.5 / (columns - 1))
-    pc_kwargs.setdefault("figure_kwargs", figure)

@@ -86,19 +86,14 @@ def shown(
     return xr.Dataset(arrays, attrs=words)
 
 
-def layered(found, layers):
-    """Arrays of what `shown` returns, by name, along a new dim `layer`."""
-    names = xr.DataArray(list(layers), dims="layer", name="layer")
-    arrays = [found[layer] for layer in layers]
-    return xr.concat(arrays, names, coords="minimal", compat="override")
-
-
-def _title(name, dataset, said):
+def _title(name: str, dataset: xr.Dataset, said: Sequence[str]) -> str:
+    """What is shown, against which baseline, and of how many features and rows."""
     parts = [called(name, dataset), against(dataset), f"({'; '.join(said)})" if said else ""]
     return " ".join(filter(None, parts))
 
 
-def _held(dataset, quantities, draws, valued):
+def _held(dataset: xr.Dataset, quantities: Sequence[str], draws: bool, valued: bool) -> str:
+    """The quantity of a Dataset that a plot can draw."""
     held = [name for name in quantities if (name if draws else f"{name}_mean") in dataset]
     if not held or (valued and "value" not in dataset):
         verbs = " or ".join(f"bx.{name}s" for name in quantities)
@@ -148,7 +143,10 @@ def refuse_several(array: xr.DataArray) -> None:
             )
 
 
-def _columns(dataset, name, features, max_features):
+def _columns(
+    dataset: xr.Dataset, name: str, features: Sequence[str] | None, max_features: int | None
+) -> list[int]:
+    """Positions of the chosen features, or of the largest or first ones."""
     known = list(dataset["feature"].values)
     if features is not None:
         if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
@@ -165,24 +163,24 @@ def _columns(dataset, name, features, max_features):
     return list(np.argsort(-size, kind="stable")[:max_features])
 
 
-def panel_features(dataset, features, known=None, most=MOST_PANELS):
-    """Features with a panel each, by default the `most` first known ones, and a description.
-
-    Raises ValueError for unknown features, and for too many panels to read.
-    """
-    if known is None:
-        known = dataset["feature"].values.tolist()
+def panel_features(
+    dataset: xr.Dataset,
+    features: Sequence[str] | None,
+    known: Sequence[str] | None = None,
+    most: int = MOST_PANELS,
+) -> tuple[list[str], str]:
+    """Features with a panel each, by default the `most` first known ones, and a description."""
+    every = dataset["feature"].values.tolist()
     if features is None:
-        some = f" ({most} of {len(known)} features)" if len(known) > most else ""
-        return list(known)[:most], some
-    for feature in features:
-        one_of("features", feature, dataset["feature"].values.tolist())
+        names = every if known is None else list(known)
+        return names[:most], f" ({most} of {len(names)} features)" if len(names) > most else ""
+    each_of("features", features, every)
     if len(features) > MOST_PANELS:
         raise ValueError(f"{len(features)} features were asked for; choose at most {MOST_PANELS}.")
     return list(features), ""
 
 
-def panel_rows(dataset, obs):
+def panel_rows(dataset: xr.Dataset, obs: Labels | None) -> np.ndarray:
     """Positions of the observations that get a panel each; the first six by default."""
     rows = rows_labelled(dataset["obs"].values, obs)[: 6 if obs is None else None]
     if len(rows) > MOST_PANELS:
@@ -196,19 +194,19 @@ def panel_rows(dataset, obs):
     return rows
 
 
-def covers_zero(interval):
+def covers_zero(interval: xr.DataArray) -> xr.DataArray:
     """Whether intervals include both signs."""
     return (interval.sel(ci_bound="lower") <= 0) & (interval.sel(ci_bound="upper") >= 0)
 
 
-def called(name, dataset):
+def called(name: str, dataset: xr.Dataset) -> str:
     """What a title calls the numbers of this name."""
     shapley = dataset.attrs.get("method") in ("shapley", "fanova")
     words = "Shapley values" if shapley else f"{name.capitalize()}s"
     return f"{words} of the log variance" if _of_log_variance(dataset) else words
 
 
-def whole(name, dataset):
+def whole(name: str, dataset: xr.Dataset) -> str:
     """What the numbers of this name add up to."""
     if name != "attribution":
         return "f(x) - offset"
@@ -216,11 +214,12 @@ def whole(name, dataset):
     return f"{of}(x) - {of}(baseline)"
 
 
-def _of_log_variance(dataset):
+def _of_log_variance(dataset: xr.Dataset) -> bool:
+    """Whether the log variance is explained, instead of f or the response."""
     return dataset.attrs.get("of") == "log_variance"
 
 
-def against(dataset):
+def against(dataset: xr.Dataset) -> str:
     """Which baseline attributions start from, in words; empty for anything else."""
     name = dataset.attrs.get("baseline")
     if name is None:
@@ -280,14 +279,14 @@ def with_values(value: xr.DataArray) -> list[str]:
     return [f"{short(feature, BELOW_PANEL)} = {text}" for feature, text in texts]
 
 
-def with_unit(da):
+def with_unit(da: xr.DataArray) -> str:
     """Text of the one feature that a panel is about, with its unit where that is known."""
     feature = short(da["feature"], BELOW_PANEL)
     unit = da.coords["unit"].item() if "unit" in da.coords else ""
     return f"{feature} [{unit}]" if unit else feature
 
 
-def short(label, longest=LONGEST_NAME):
+def short(label: Any, longest: int = LONGEST_NAME) -> str:
     """Text of a feature's or row's label, cut in its middle to the space next to a panel."""
     if isinstance(label, xr.DataArray):
         label = label.values[()]

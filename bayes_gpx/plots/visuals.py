@@ -7,11 +7,9 @@ import matplotlib as mpl
 import numpy as np
 import xarray as xr
 from arviz_plots.plot_collection import backend_from_object
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap, Normalize, to_hex, to_rgb
-from matplotlib.ticker import MaxNLocator
+from matplotlib.colors import ListedColormap, to_hex, to_rgb
 
-from bayes_gpx.plots.layout import MOST_TICKS, Layer, Scale
+from bayes_gpx.plots.layout import Layer, Scale
 from bayes_gpx.plots.selection import covers_zero, short, with_unit
 
 type Text = str | Callable[[xr.DataArray], str]
@@ -314,103 +312,3 @@ def cells(rgb: np.ndarray, target: Any, *, lines: int = 1, **kwargs: Any) -> Any
 def is_plotly(target: Any) -> bool:
     """Whether a panel is of the backend plotly."""
     return backend_from_object(target).__name__.endswith("plotly")
-
-
-def line_break(target: Any) -> str:
-    """What begins a line of a text in a panel."""
-    return "<br>" if is_plotly(target) else "\n"
-
-
-def vertical_zero(da, target, *, at=0.0, **kwargs):
-    """Draw a line where x is 0, or `at` another value."""
-    return backend_from_object(target).vline(at, target, **kwargs)
-
-
-def horizontal_zero(da, target, *, at=0.0, **kwargs):
-    """Draw a line where y is 0, or `at` another value."""
-    return backend_from_object(target).hline(at, target, **kwargs)
-
-
-def colours(values, low, high, cmap):
-    """Hexadecimal colours of numbers, on a scale from low to high."""
-    scale = Normalize(low, high, clip=True)
-    values = np.asarray(values, float)
-    rgb = mpl.colormaps.get_cmap(cmap)(scale(values.ravel()))
-    return np.array([to_hex(colour) for colour in rgb]).reshape(values.shape)
-
-
-def coloured_points(x, y, colour, target, *, hollow=False, edge=None, **kwargs):
-    """Draw points, each in its own color (n,); `edge` is the outline of filled points."""
-    backend = backend_from_object(target)
-    one_by_one = backend.__name__.endswith("bokeh")  # which takes one colour at a time
-    groups = [colour == one for one in np.unique(colour)] if one_by_one else [slice(None)]
-    for group in groups:
-        own = colour[group][0] if one_by_one else colour[group]
-        if hollow:
-            painted = {"facecolor": "#ffffff", "edgecolor": own}
-        else:
-            painted = {"color": own} if edge is None else {"facecolor": own, "edgecolor": edge}
-        artist = backend.scatter(x[group], y[group], target, **painted, **kwargs)
-    return artist
-
-
-def symmetric(values):
-    """Scale with 0 in its middle."""
-    limit = float(np.abs(values).max()) or 1.0
-    return Normalize(-limit, limit)
-
-
-def from_zero(values):
-    """Scale from 0 to the largest of numbers that are not negative."""
-    return Normalize(0.0, float(np.max(values)) or 1.0)
-
-
-def colour_bar(pc, norm, cmap, label, *, axes=None, ticks=None, **kwargs):
-    """Add a color bar to a figure of matplotlib or plotly; other backends have none.
-
-    `axes` are the panels next to it, all by default; `ticks` maps positions to text; `kwargs` are
-    passed to matplotlib.
-    """
-    figure = pc.viz["figure"].item()
-    if pc.backend == "plotly":
-        _plotly_bar(figure, norm, cmap, label, axes, ticks)
-    if pc.backend != "matplotlib":
-        return
-    if axes is None:
-        axes = [a for a in pc.viz["plot"].values.ravel() if a is not None]
-    bar = figure.colorbar(ScalarMappable(norm, cmap), ax=axes, label=label, **kwargs)
-    if ticks is None:
-        bar.locator = MaxNLocator(MOST_TICKS)
-    else:
-        bar.set_ticks(list(ticks), labels=list(ticks.values()))
-
-
-def _plotly_bar(figure, norm, cmap, label, axes, ticks):
-    """Add a colour bar by invisible points: next to its panel, or to the right of earlier bars."""
-    shades = mpl.colormaps.get_cmap(cmap)(np.linspace(0.0, 1.0, 33))
-    bar = {"title": {"text": label, "side": "right"}, "nticks": MOST_TICKS, "thickness": 14}
-    if ticks is not None:
-        bar |= {"tickvals": list(ticks), "ticktext": list(ticks.values())}
-    if axes is None:
-        bar["x"] = 1.02 + 0.14 * sum(
-            trace.marker.showscale is True for trace in figure.data if trace.type == "scatter"
-        )
-    else:
-        across = next(axes[0].select_xaxes()).domain
-        up = next(axes[0].select_yaxes()).domain
-        bar |= {"x": across[1], "y": sum(up) / 2, "len": up[1] - up[0]}
-    marker = {"colorscale": [*map(to_hex, shades)], "cmin": norm.vmin, "cmax": norm.vmax}
-    marker |= {"color": [norm.vmin], "showscale": True, "colorbar": bar}
-    figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, showlegend=False)
-
-
-def axis_labels(da, target, *, x=None, y=None, **kwargs):
-    """Name the axes, the vertical one once in a row, with the numbers that panels share."""
-    backend, first = backend_from_object(target), True
-    if hasattr(target, "tick_params"):  # matplotlib's, which hide numbers above empty places
-        target.tick_params(labelbottom=True)
-        first = target.get_subplotspec().is_first_col()
-    if y is not None and first:
-        backend.ylabel(y, target, **kwargs)
-    if x is not None:
-        return backend.xlabel(x, target, **kwargs)
