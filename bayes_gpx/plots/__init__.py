@@ -1,6 +1,11 @@
 """Plots of explanations and predictions; they compute nothing and return a PlotCollection."""
 
-from bayes_gpx.plots.attributions import plot_attributions, plot_contributions, plot_waterfall
+from bayes_gpx.plots.attributions import (
+    plot_attributions,
+    plot_beeswarm,
+    plot_contributions,
+    plot_waterfall,
+)
 from bayes_gpx.plots.derivatives import plot_derivatives, plot_path, plot_slopes
 from bayes_gpx.plots.effects import (
     plot_components,
@@ -8,7 +13,7 @@ from bayes_gpx.plots.effects import (
     plot_partial_dependence,
     plot_weights,
 )
-from bayes_gpx.plots.observations import plot_beeswarm, plot_heatmap, plot_image, plot_map
+from bayes_gpx.plots.images import plot_heatmap, plot_image, plot_map
 from bayes_gpx.plots.predictions import plot_comparisons, plot_predictions
 from bayes_gpx.plots.relevance import (
     plot_importances,

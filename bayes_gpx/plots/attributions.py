@@ -1,7 +1,8 @@
-"""Attributions and contributions of single observations, with intervals: bars and a waterfall."""
+"""Attributions and contributions with intervals: bars, a waterfall, and a beeswarm."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import arviz_stats  # noqa: F401
@@ -10,19 +11,19 @@ import xarray as xr
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
 from arviz_plots.visuals import annotate_xy, line_x, set_xlim, set_xticks, vline
+from matplotlib.colors import Normalize
 from matplotlib.ticker import MaxNLocator
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.draws.intervals import BOUNDS, interval_of, interval_of_sum, interval_probability
-from bayes_gpx.plots.layout import LETTER, WIDTH, beside, draw
+from bayes_gpx.plots.layout import LETTER, WIDTH, Bar, Scale, beside, draw
 from bayes_gpx.plots.selection import (
+    MOST_ROWS,
     ONE_UNIT,
     against,
     at_baseline,
     called,
-    panel_rows,
-    refuse_no_dataset,
-    refuse_several,
+    covers_zero,
     short,
     shown,
     values_of,
@@ -30,7 +31,12 @@ from bayes_gpx.plots.selection import (
     with_values,
 )
 from bayes_gpx.plots.visuals import (
+    EDGE,
+    ON_WHITE,
+    REFERENCE,
     bars_across,
+    colored_points,
+    colors_of,
     few_numbers,
     label_axes,
     names_down,
@@ -51,6 +57,18 @@ SPACE = 0.06
 
 NUMBERS = 1.7
 """Width of the column of numbers of a waterfall, in inches."""
+
+BINS = 90
+"""Along the axis; points of one bin are stacked around their feature's line."""
+
+NAMED = "#7f7f7f"
+"""Color of points of categorical features, whose values are not low or high."""
+
+HALF = 0.4
+"""How far from the line a stack may reach."""
+
+RELATIVE = Scale(Normalize(0, 1), ON_WHITE)
+"""Colors from low to high values of a feature."""
 
 
 def plot_contributions(
@@ -95,8 +113,7 @@ def plot_contributions(
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), Figure 1.
     """
-    refuse_no_dataset(dataset, "bx.contributions")
-    return _bars(dataset, "contribution", "", obs, max_features, ci_prob, backend, pc_kwargs)
+    return _bars(dataset, "contribution", obs, max_features, ci_prob, backend, pc_kwargs)
 
 
 def plot_attributions(
@@ -127,11 +144,7 @@ def plot_attributions(
         If the dataset has no draws, for more than 24 rows, and for a dict of baselines: choose one
         with ``dataset.sel(baseline=...)``.
     """
-    refuse_no_dataset(dataset, "bx.attributions")
-    if "attribution" in dataset:
-        refuse_several(dataset["attribution"])
-    start = f" {against(dataset)}"
-    return _bars(dataset, "attribution", start, obs, max_features, ci_prob, backend, pc_kwargs)
+    return _bars(dataset, "attribution", obs, max_features, ci_prob, backend, pc_kwargs)
 
 
 def _title(da: xr.DataArray, target: Any) -> Any:
@@ -143,7 +156,6 @@ def _title(da: xr.DataArray, target: Any) -> Any:
 def _bars(
     dataset: xr.Dataset,
     name: str,
-    start: str,
     obs: Labels | None,
     max_features: int | None,
     ci_prob: float | None,
@@ -151,31 +163,24 @@ def _bars(
     pc_kwargs: dict[str, Any],
 ) -> PlotCollection:
     """Draw the bars of the largest features, one panel for each row."""
-    if name not in dataset:
-        raise ValueError(
-            f"The dataset has no draws of `{name}`. Pass the result of bx.{name}s with "
-            "keep='draws'."
-        )
-    refuse_several(dataset[name])
+    found = shown(dataset, [name], obs=obs, ci_prob=ci_prob, draws=True, panels=True)
     if max_features is not None:
         count("max_features", max_features)
-    rows = panel_rows(dataset, obs)
-    chosen, known = dataset.isel(obs=rows), dataset.sizes["feature"]
-    every = chosen[f"{name}_mean"].transpose("obs", "feature").rename(name)
+    every, known = found["mean"].rename(name), found.sizes["feature"]
     order = np.argsort(-abs(every).mean("obs").values, kind="stable")[:max_features]
-    prob = interval_probability(ci_prob, dataset)
-    interval = interval_of(chosen, name, prob).isel(feature=order)
-    mean, value = every.isel(feature=order), chosen["value"].isel(feature=order)
+    found = found.isel(feature=order)
+    mean, value, interval = found["mean"].rename(name), found["value"], found["interval"]
     extent = np.append(interval.values, 0.0)
     low, high = np.nanmin(extent), np.nanmax(extent)
-    width, several = (high - low) or 1.0, len(rows) > 1
+    width, several = (high - low) or 1.0, found.sizes["obs"] > 1
     right = high + (VALUES if several else 0.05) * width
     names = [short(feature, 24) for feature in mean["feature"].values]
     right_column = {"x": right, "horizontal_align": "right", "size": 8}
     values = [("", texts_down, values_of(value) + " ", right_column)] if several else []
     rows = names if several else with_values(value.isel(obs=0))
     some = f" ({len(order)} largest of {known} features)" if len(order) < known else ""
-    words = f"{called(name, dataset)}{start}{some} [{dataset.attrs['units']}]"
+    prob = interval_probability(ci_prob, dataset)
+    words = f"{found.attrs['title']}{some} [{dataset.attrs['units']}]"
     return draw(
         mean,
         [
@@ -260,7 +265,7 @@ def plot_waterfall(
     order = np.argsort(-np.abs(values), kind="stable")
     first, rest = np.split(order, [len(order) if max_features is None else max_features])
     mean, names = values[first].tolist(), with_values(one["value"].isel(feature=first))
-    ends = [*interval_of(one, name, prob).transpose("feature", "ci_bound").values[first]]
+    ends = list(interval_of(one, name, prob).transpose("feature", "ci_bound").values[first])
     if "difference" in one:
         total, total_ends = one["difference_mean"].item(), interval_of(one, "difference", prob)
     else:
@@ -340,3 +345,127 @@ def _origin(
     scale = "mean response" if dataset.attrs.get("scale") == "response" else "f"
     end = begin + float(dataset[f"{name}_mean"].isel(obs=row).sum())
     return begin, (f"{first}: {begin:.4g}", f"{last}: {end:.4g}"), f"{scale} [{units}]"
+
+
+def _offsets(x: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Distances from the line that keep points of one bin apart, 0 for the first of each."""
+    bins = np.floor((x - low) / ((high - low) or 1.0) * BINS)
+    order = np.lexsort((x, bins))
+    _, start, size = np.unique(bins[order], return_index=True, return_counts=True)
+    rank = np.empty(len(x))
+    rank[order] = np.arange(len(x)) - np.repeat(start, size)
+    side = np.where(rank % 2, 1.0, -1.0) * np.ceil(rank / 2)
+    return side * min(0.09, HALF / max(np.abs(side).max(), 1.0))
+
+
+def _relative(value: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Scale columns from 0 at the 5th to 1 at the 95th percentile of the known values."""
+    low, high = np.quantile(known, [0.05, 0.95], axis=0)
+    rare = low == high
+    low, high = np.where(rare, known.min(axis=0), low), np.where(rare, known.max(axis=0), high)
+    constant = low == high
+    return np.where(constant, 0.5, (value - low) / np.where(constant, 1.0, high - low))
+
+
+def _points(
+    da: xr.DataArray,
+    target: Any,
+    *,
+    y: np.ndarray,
+    color: np.ndarray,
+    drawn: np.ndarray,
+    **kwargs: Any,
+) -> Any:
+    """Draw some points of (feature, obs) around the lines of their features."""
+    if drawn.any():
+        return colored_points(da.values[drawn], y[drawn], color[drawn], target, **kwargs)
+
+
+def plot_beeswarm(
+    dataset: xr.Dataset,
+    *,
+    obs: Labels | None = None,
+    features: Sequence[str] | None = None,
+    max_features: int | None = 20,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot the attributions of many rows, colored by the feature values.
+
+    Each feature has a line with one point for each row. A point is filled if its interval excludes
+    0, and hollow if it includes 0. Colors range from the 5th to the 95th percentile of the feature
+    over all rows of the dataset; points of a categorical column are gray.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A result of `bayes_gpx.attributions` or `bayes_gpx.contributions`, with or without draws.
+    obs : list of labels, optional
+        Rows to plot, all by default. If there are more than 1000, a random 1000 of them are shown,
+        and the title states this.
+    features : list of str, optional
+        Features from top to bottom; by default the features with the largest mean absolute value
+        over all rows.
+    max_features : int
+        Number of features to plot by default.
+    ci_prob : float, optional
+        Probability of the intervals; by default the dataset's. Intervals are equal-tailed if the
+        dataset has draws, and normal otherwise.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+        Bokeh has no color bar.
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For a dataset of another function, several baselines, and unknown rows or features.
+
+    References
+    ----------
+    Lundberg et al., "From local explanations to global understanding with explainable AI for
+    trees" (2020), Figure 4.
+    """
+    found = shown(
+        dataset,
+        ONE_UNIT,
+        obs=obs,
+        features=features,
+        max_features=max_features,
+        most_rows=MOST_ROWS,
+        ci_prob=ci_prob,
+    ).transpose("feature", "obs", ...)
+    mean, value, words = found["mean"], found["value"], found.attrs
+    known = dataset["value"].sel(feature=found["feature"]).transpose("obs", "feature").values
+    color = colors_of(_relative(value.values.T, known).T, RELATIVE)
+    if "level" in value.coords:
+        color = np.where(value["level"] != "", NAMED, color)
+    low, high = float(mean.min()), float(mean.max())
+    lines = np.arange(mean.sizes["feature"])[:, None]
+    y = lines + np.stack([_offsets(row, low, high) for row in mean.values])
+    unsure = covers_zero(found["interval"]).values
+    hollow = {"drawn": unsure, "hollow": True, "width": 1.2}
+    filled = {"drawn": ~unsure, "edge": EDGE, "width": 0.6}
+    points = {"y": y, "color": color, "size": 16}
+    names = [short(feature) for feature in mean["feature"].values]
+    ticks = {0.0: "low", 1.0: "high"}
+    return draw(
+        mean.rename(words["name"]),
+        [
+            ("reference", vline, 0.0, REFERENCE),
+            ("open", _points, mean, points | hollow),
+            ("clear", _points, mean, points | filled),
+            ("", names_down, mean, {"names": names}),
+            ("xlabel", label_axes, mean, {"x": words["label"]}),
+        ],
+        f"{words['title']}; hollow: the {words['interval']} contains 0",
+        pc_kwargs,
+        backend=backend,
+        height=max(1.6, 0.7 + 0.35 * len(names)),
+        bars=[Bar(RELATIVE, "value of the feature", ticks=ticks, options={"aspect": 30})],
+    )

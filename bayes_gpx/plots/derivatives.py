@@ -68,7 +68,8 @@ def _average(da: xr.DataArray, target: Any, *, value: xr.DataArray, average: xr.
     backend.ylim((low - 0.12 * (high - low), top + 0.04 * (high - low)), target)
     mean, sd, positive = (average[name].item() for name in AVERAGE)
     line_break = "<br>" if is_plotly(target) else "\n"
-    text = "average {} ± {}{}P(> 0) = {:.2f}".format(*written(mean, sd), line_break, positive)
+    text = "average {} ± {}".format(*written(mean, sd))
+    text += f"{line_break}P(> 0) = {positive:.2f}"
     at = {"horizontal_align": "left", "vertical_align": "top"}
     return backend.text(left, top, text, target, size=8, **at)
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
@@ -388,29 +389,25 @@ def _averaged(
     mean: xr.DataArray, ends: xr.DataArray, value: xr.DataArray, alone: bool
 ) -> xr.Dataset:
     """Average rows (obs,) that are drawn together, and take the outer ends of their intervals."""
-    x, names = value.values, level_names(value)
-    order = np.argsort(x, kind="stable")[: np.isfinite(x).sum()]
-    if not names and (alone or len(order) <= MOST_SINGLE):
-        groups, joined = list(order[:, None]), alone
-    else:
-        shares = np.linspace(0.0, 1.0, min(MOST_GROUPS, len(order) // NEIGHBORS) + 1)
-        cuts = sorted(names)[1:] if names else np.unique(np.quantile(x[order], shares[1:-1]))
-        groups = np.split(order, np.searchsorted(x[order], cuts))
-        groups, joined = [group for group in groups if len(group)], not names
     low, high = ends.transpose("ci_bound", ...).values
-    averages = [(x[group].mean(), mean.values[group].mean()) for group in groups]
-    hulls = [(low[group].min(), high[group].max()) for group in groups]
-    found = xr.Dataset(
-        {
-            "value": ("group", [at for at, _ in averages]),
-            "mean": ("group", [average for _, average in averages]),
-            "ends": (("group", "ci_bound"), np.reshape(hulls, (-1, 2))),
-            "joined": joined,
-            "grouped": len(groups) < len(order),
-        },
-        {"group": range(len(groups))},
+    arrays = {"value": value.values, "mean": mean.values, "low": low, "high": high}
+    rows = pd.DataFrame(arrays).dropna(subset="value").sort_values("value", kind="stable")
+    names, x = level_names(value), rows["value"]
+    if not names and (alone or len(rows) <= MOST_SINGLE):
+        group, joined = np.arange(len(rows)), alone
+    else:
+        shares = np.linspace(0.0, 1.0, min(MOST_GROUPS, len(rows) // NEIGHBORS) + 1)
+        cuts = sorted(names)[1:] if names else np.unique(x.quantile(shares[1:-1]))
+        group, joined = np.searchsorted(cuts, x, side="right"), not names
+    columns = {"value": "mean", "mean": "mean", "low": "min", "high": "max"}
+    groups = rows.groupby(group).agg(columns).reset_index(drop=True)
+    found = groups[["value", "mean"]].rename_axis("group").to_xarray()
+    at = groups["value"].to_numpy(copy=True)
+    if joined and len(at):  # a band reaches to the outermost rows
+        at[[0, -1]] = x.iloc[[0, -1]]
+    return found.assign(
+        at=("group", at),
+        ends=(("group", "ci_bound"), groups[["low", "high"]]),
+        joined=joined,
+        grouped=len(groups) < len(rows),
     )
-    at = found["value"].copy()
-    if joined and groups:  # a band reaches to the outermost rows
-        at[[0, -1]] = x[order[[0, -1]]]
-    return found.assign(at=at)

@@ -60,6 +60,10 @@ class Scale(NamedTuple):
     norm: Normalize
     cmap: str | Colormap
 
+    def rgb(self, values: np.ndarray) -> np.ndarray:
+        """Colors (..., 3); numbers beyond the ends have the last colors."""
+        return mpl.colormaps.get_cmap(self.cmap)(self.norm(values))[..., :3]
+
 
 class Bar(NamedTuple):
     """A color bar next to one panel, chosen by its coordinates, or next to all of them."""
@@ -68,7 +72,7 @@ class Bar(NamedTuple):
     label: str | None
     panel: dict[str, Any] | None = None
     ticks: dict[float, str] | None = None
-    options: Mapping[str, Any] = {}
+    options: Mapping[str, Any] = {}  # of matplotlib
 
 
 def draw(
@@ -79,20 +83,16 @@ def draw(
     *,
     backend: Backend | None,
     cols: Sequence[str] = (),
-    height: float | None = None,
-    above: float = 0.5,
-    between: float = GAP,
+    height: float | None = None,  # of a panel, in inches, like the next two
+    above: float = 0.5,  # for the caption
+    between: float = GAP,  # left of each panel; plotly leaves little space, see `beside`
     sharex: bool = False,
     sharey: bool = False,
     legend: Styles | None = None,
     bars: Iterable[Bar] = (),
     **wrapped: Any,
 ) -> PlotCollection:
-    """Draw layers in panels along `cols`.
-
-    `height` is the height of a panel, `above` the height of the title, and `between` the space left
-    of each panel, all in inches; plotly leaves little space, see `beside`.
-    """
+    """Draw layers in panels along `cols`, with a caption, a legend and color bars."""
     backend = backend_named(backend)
     panels = math.prod(data.sizes[dim] for dim in cols)
     columns = min(panels, pc_kwargs.setdefault("col_wrap", columns_for(panels)))
@@ -114,7 +114,7 @@ def draw(
         drawn = variable.rename(data.name).to_dataset()
         pc.map(visual, name, data=drawn, store_artist=bool(name), **aesthetics)
     for bar in bars:
-        color_bar(pc, *bar)
+        color_bar(pc, bar)
     if legend is not None:
         add_legend(pc, legend)
     add_title(pc, title)
@@ -180,49 +180,37 @@ def from_zero(values: xr.DataArray, cmap: str) -> Scale:
     return Scale(Normalize(0.0, float(values.max()) or 1.0), cmap)
 
 
-def color_bar(
-    pc: PlotCollection,
-    scale: Scale,
-    label: str | None,
-    panel: dict[str, Any] | None,
-    ticks: dict[float, str] | None,
-    options: Mapping[str, Any],
-) -> None:
-    """Add a color bar to a figure of matplotlib or plotly; `options` are for matplotlib alone."""
-    figure = pc.viz["figure"].item()
-    axes = pc.viz["plot"].sel(panel or {}).values.ravel()
-    axes = [target for target in axes if target is not None]
+def color_bar(pc: PlotCollection, bar: Bar) -> None:
+    """Add a color bar to a figure of matplotlib or plotly; other backends have none."""
+    figure, ticks = pc.viz["figure"].item(), bar.ticks
+    targets = pc.viz["plot"].sel(bar.panel or {}).values.ravel()
+    targets = [target for target in targets if target is not None]
     if pc.backend == "matplotlib":
-        bar = figure.colorbar(ScalarMappable(*scale), ax=axes, label=label, **options)
+        mappable = ScalarMappable(*bar.scale)
+        drawn = figure.colorbar(mappable, ax=targets, label=bar.label, **bar.options)
         if ticks is None:
-            bar.locator = MaxNLocator(MOST_TICKS)
+            drawn.locator = MaxNLocator(MOST_TICKS)
         else:
-            bar.set_ticks(list(ticks), labels=list(ticks.values()))
+            drawn.set_ticks(list(ticks), labels=list(ticks.values()))
     elif pc.backend == "plotly":
-        _plotly_bar(figure, scale, label, axes[0] if panel else None, ticks)
+        _plotly_bar(figure, bar, targets[0])
 
 
-def _plotly_bar(
-    figure: Any, scale: Scale, label: str | None, panel: Any, ticks: dict[float, str] | None
-) -> None:
+def _plotly_bar(figure: Any, bar: Bar, target: Any) -> None:
     """Add a color bar by invisible points: next to its panel, or to the right of earlier bars."""
-    shades = mpl.colormaps.get_cmap(scale.cmap)(np.linspace(0.0, 1.0, 33))
-    bar: dict[str, Any] = {"title": {"text": label, "side": "right"}}
-    bar |= {"nticks": MOST_TICKS, "thickness": 14}
-    if ticks is not None:
-        bar |= {"tickvals": list(ticks), "ticktext": list(ticks.values())}
-    if panel is None:
-        bar["x"] = 1.02 + 0.14 * sum(
+    norm, cmap = bar.scale
+    shades = mpl.colormaps.get_cmap(cmap)(np.linspace(0.0, 1.0, 33))
+    drawn: dict[str, Any] = {"title": {"text": bar.label, "side": "right"}}
+    drawn |= {"nticks": MOST_TICKS, "thickness": 14}
+    if bar.ticks is not None:
+        drawn |= {"tickvals": list(bar.ticks), "ticktext": list(bar.ticks.values())}
+    if bar.panel is None:
+        drawn["x"] = 1.02 + 0.14 * sum(
             trace.marker.showscale is True for trace in figure.data if trace.type == "scatter"
         )
     else:
-        across, up = next(panel.select_xaxes()).domain, next(panel.select_yaxes()).domain
-        bar |= {"x": across[1], "y": sum(up) / 2, "len": up[1] - up[0]}
-    low = scale.norm.vmin
-    marker: dict[str, Any] = {
-        "colorscale": [*map(to_hex, shades)],
-        "cmin": low,
-        "cmax": scale.norm.vmax,
-    }
-    marker |= {"color": [low], "showscale": True, "colorbar": bar}
+        across, up = next(target.select_xaxes()).domain, next(target.select_yaxes()).domain
+        drawn |= {"x": across[1], "y": sum(up) / 2, "len": up[1] - up[0]}
+    marker: dict[str, Any] = {"colorscale": [*map(to_hex, shades)], "colorbar": drawn}
+    marker |= {"cmin": norm.vmin, "cmax": norm.vmax, "color": [norm.vmin], "showscale": True}
     figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, showlegend=False)

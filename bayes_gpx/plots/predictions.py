@@ -149,7 +149,7 @@ def plot_predictions(
     elif name == "probability" and not cols:
         vertical = f"probability of {short(labels[0])}"
     horizontal = f"predicted {what if number else vertical}"
-    texts = {"x": horizontal if value is None else with_unit(value), "y": vertical}
+    texts: dict[str, Any] = {"x": horizontal if value is None else with_unit(value), "y": vertical}
     if cols:
         texts["title"] = lambda da: short(da["class"])
     layers.append(("", few_numbers, mean, {}))

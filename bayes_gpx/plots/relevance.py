@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import arviz_stats  # noqa: F401
@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
-from arviz_plots.visuals import hline, labelled_title, set_xticks, vline
+from arviz_plots.visuals import hline, labelled_title, vline
 
 from bayes_gpx.aliases import Backend
 from bayes_gpx.assess.project import Projection
@@ -25,6 +25,7 @@ from bayes_gpx.plots.visuals import (
     decimals,
     is_plotly,
     label_axes,
+    names_across,
     names_down,
     points_across,
 )
@@ -85,11 +86,6 @@ def _ranked(
         raise ValueError(f"The dataset has no {name} with ranks. Pass the result of bx.ranking.")
     count("max_features", max_features)
     return bool(ranked["probability_rank"].isnull().all()), backend_named(backend, WITH_IMAGES)
-
-
-def _names_of_columns(names: Sequence[Any], rotation: int = 0) -> dict[str, Any]:
-    """Ticks below the columns of a matrix."""
-    return {"values": np.arange(len(names)), "labels": names, "rotation": rotation}
 
 
 def plot_relevance(
@@ -154,7 +150,7 @@ def plot_relevance(
             ("interval", bars_across, bounds, {"color": "C0", "width": 3}),
             *layers,
             ("ranks", _matrix, ranks, matrix),
-            ("", set_xticks, ranks, _names_of_columns(numbers)),
+            ("", names_across, ranks, {"names": numbers}),
             ("", names_down, ranks, rows),
             ("rank_label", label_axes, ranks, {"x": "rank, with its probability"}),
         ]
@@ -236,13 +232,13 @@ def plot_interactions(
     matrices = xr.DataArray(square[:, 1:, :-1], coords, [*coords], "interaction")
 
     upright = max(map(len, labels)) > 4
-    columns = _names_of_columns(labels[:-1], 90 if upright else 0)
+    columns = {"names": labels[:-1], "upright": upright}
     layers: list[Layer] = []
     for k, (name, style) in enumerate(styles.items()):
         one = matrices.where(matrices["panel"] == name)  # panels of nothing but NaN are skipped
         layers += [
             (f"map_{k}", _matrix, one, {"triangle": True, **style}),
-            ("", set_xticks, one, columns),
+            ("", names_across, one, columns),
             ("", names_down, one, {"names": labels[1:], "edge": 0.5}),
             (f"title_{k}", labelled_title, one, {"text": titles[name]}),
         ]

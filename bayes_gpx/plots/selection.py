@@ -41,22 +41,10 @@ def shown(
     ci_prob: float | None = None,
     draws: bool = False,
     valued: bool = True,
+    panels: bool = False,
 ) -> xr.Dataset:
-    """Select the quantity, rows and features that a plot draws.
-
-    `quantities` are those that the plot can draw. Features default to the largest mean absolute
-    values over all rows, or to the first ones if units differ between features. `draws` and
-    `valued` require draws and feature values. The result has `mean`, `sd` and `value` (obs,
-    feature); `interval` (obs, feature, ci_bound), equal-tailed if the dataset has draws and normal
-    otherwise; and `row` (obs), the positions of the rows. Its attrs are `name`, `label` (name with
-    units), `interval` (in words) and `title` (with the rows and features that are shown).
-
-    Raises
-    ------
-    ValueError
-        For a dataset without such a quantity or its values, or with a dim that needs a choice, for
-        unknown rows or features, and an invalid `ci_prob`.
-    """
+    """Select `mean`, `sd`, `value`, `interval` and `row` (obs, feature), with words as attrs."""
+    # `quantities` are those that the plot can draw, and `panels` are one for each row.
     refuse_no_dataset(dataset, " or ".join(f"bx.{name}s" for name in quantities))
     name = _held(dataset, quantities, draws, valued)
     prob = interval_probability(ci_prob, dataset)
@@ -65,7 +53,7 @@ def shown(
     if len(columns) < known:
         largest = "largest of " if features is None and name in ONE_UNIT else "of "
         said.append(f"{len(columns)} {largest}{known} features")
-    rows = rows_labelled(dataset["obs"].values, obs)
+    rows = panel_rows(dataset, obs) if panels else rows_labelled(dataset["obs"].values, obs)
     if most_rows is not None and len(rows) > most_rows:
         said.append(f"{most_rows:,} of {len(rows):,} observations, at random")
         rows = np.sort(np.random.default_rng(0).choice(rows, most_rows, replace=False))
@@ -159,7 +147,7 @@ def _columns(
     count("max_features", max_features)
     if name not in ONE_UNIT:
         return list(range(min(len(known), max_features)))
-    size = np.abs(dataset[f"{name}_mean"]).mean("obs").values
+    size = abs(dataset[f"{name}_mean"]).mean("obs").values
     return list(np.argsort(-size, kind="stable")[:max_features])
 
 

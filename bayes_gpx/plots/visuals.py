@@ -143,10 +143,7 @@ def sized_bars(
     color: str | None = None,
     connected: bool = False,
 ) -> Any:
-    """Draw bars from `start`, red or blue by sign, pale if the interval contains 0.
-
-    If they are connected, a line leads from the end of each bar to the next one.
-    """
+    """Draw bars from `start`, red or blue by sign, pale if the interval contains 0."""
     backend, starts = backend_from_object(target), np.broadcast_to(start, da.shape)
     rows = zip(starts, da.values, covers_zero(interval).values, strict=True)
     for row, (begin, size, unsure) in enumerate(rows, y):
@@ -158,7 +155,7 @@ def sized_bars(
             color=color or (POSITIVE if size >= 0 else NEGATIVE),
             alpha=UNCERTAIN if unsure else CERTAIN,
         )
-        if connected:
+        if connected:  # to the bar of the next row, which begins where this one ends
             ends, rows_between = np.full(2, begin + size), np.array([row, row + 1.0])
             backend.line(ends, rows_between, target, color="gray", width=1)
     return artist
@@ -253,6 +250,14 @@ def names_down(
     return backend.yticks(np.arange(len(names)), names, target)
 
 
+def names_across(
+    da: xr.DataArray, target: Any, *, names: Sequence[Any], upright: bool = False
+) -> Any:
+    """Write names below a panel, from the left."""
+    backend, rotation = backend_from_object(target), 90 if upright else 0
+    return backend.xticks(np.arange(len(names)), names, target, rotation=rotation)
+
+
 def texts_down(
     da: xr.DataArray, target: Any, *, x: float, y: int = 0, horizontal_align: str, size: float
 ) -> Any:
@@ -263,12 +268,10 @@ def texts_down(
     return artist
 
 
-def colors_of(values: Any, scale: Scale) -> np.ndarray:
+def colors_of(values: np.ndarray, scale: Scale) -> np.ndarray:
     """Hexadecimal colors of numbers; those beyond the ends of the scale have its last colors."""
-    values = np.asarray(values, float)
-    clipped = np.clip(values.ravel(), scale.norm.vmin, scale.norm.vmax)
-    rgb = mpl.colormaps.get_cmap(scale.cmap)(scale.norm(clipped))
-    return np.array([to_hex(color) for color in rgb]).reshape(values.shape)
+    inside = np.clip(values.ravel(), scale.norm.vmin, scale.norm.vmax)
+    return np.array([to_hex(color) for color in scale.rgb(inside)]).reshape(values.shape)
 
 
 def colored_points(

@@ -49,7 +49,7 @@ explain: options by_output in_parts null predictions weights components sobol de
     partial_dependence conditional_variance comparisons
     slopes sample_functions loo_predictions imputation
 assess: removal metrics compare replicates calibrate projection project
-plots: selection layout visuals predictions effects derivatives attributions observations relevance
+plots: selection layout visuals predictions effects derivatives attributions images relevance
 export: long_form attachment influence shap tables arviz refits
 reporting: page sections/card sections/constraints sections/cautions sections/inference
     sections/checks sections/observations sections/ranks sections/slopes sections/summary

@@ -1,4 +1,4 @@
-"""Explanations of many observations in color: a beeswarm, a heatmap, images and maps."""
+"""Explanations as colors: a heatmap of observations, images of pixels and maps of places."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import xarray as xr
 from arviz_base import rc_context
 from arviz_plots import PlotCollection
-from arviz_plots.visuals import remove_ticks, set_xticks, vline
+from arviz_plots.visuals import remove_ticks
 from matplotlib.colors import Normalize
 from matplotlib.patches import Patch
 
@@ -33,16 +32,12 @@ from bayes_gpx.plots.selection import (
     MOST_ROWS,
     ONE_UNIT,
     covers_zero,
-    panel_rows,
     refuse_no_dataset,
     short,
     shown,
     whole,
 )
 from bayes_gpx.plots.visuals import (
-    EDGE,
-    ON_WHITE,
-    REFERENCE,
     SIGNED,
     UNCERTAIN,
     UNSIGNED,
@@ -50,17 +45,9 @@ from bayes_gpx.plots.visuals import (
     colored_points,
     colors_of,
     label_axes,
+    names_across,
     names_down,
 )
-
-BINS = 90
-"""Along the axis; points of one bin are stacked around their feature's line."""
-
-NAMED = "#7f7f7f"
-"""Color of points of categorical features, whose values are not low or high."""
-
-HALF = 0.4
-"""How far from the line a stack may reach."""
 
 HATCHED, GRAY = np.arange(9) % 3 == 1, 0.7
 """Which lines of a cell of uncertain sign are gray; its other lines have a pale color."""
@@ -74,137 +61,10 @@ BAR = 0.12
 LIGHT, DARK = "#bbbbbb", "#222222"
 """Outlines of places with an uncertain sign, and of the other places."""
 
-RELATIVE = Scale(Normalize(0, 1), ON_WHITE)
-"""Colors from low to high values of a feature."""
 
-
-def _offsets(x: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Distances from the line that keep points of one bin apart, 0 for the first of each."""
-    bins = np.floor((x - low) / ((high - low) or 1.0) * BINS)
-    order = np.lexsort((x, bins))
-    _, start, size = np.unique(bins[order], return_index=True, return_counts=True)
-    rank = np.empty(len(x))
-    rank[order] = np.arange(len(x)) - np.repeat(start, size)
-    side = np.where(rank % 2, 1.0, -1.0) * np.ceil(rank / 2)
-    return side * min(0.09, HALF / max(np.abs(side).max(), 1.0))
-
-
-def _relative(value: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Scale columns from 0 at the 5th to 1 at the 95th percentile of the known values."""
-    low, high = np.quantile(known, [0.05, 0.95], axis=0)
-    rare = low == high
-    low, high = np.where(rare, known.min(axis=0), low), np.where(rare, known.max(axis=0), high)
-    constant = low == high
-    return np.where(constant, 0.5, (value - low) / np.where(constant, 1.0, high - low))
-
-
-def _points(
-    da: xr.DataArray,
-    target: Any,
-    *,
-    y: np.ndarray,
-    color: np.ndarray,
-    drawn: np.ndarray,
-    **kwargs: Any,
-) -> Any:
-    """Draw some points of (feature, obs) around the lines of their features."""
-    if drawn.any():
-        return colored_points(da.values[drawn], y[drawn], color[drawn], target, **kwargs)
-
-
-def plot_beeswarm(
-    dataset: xr.Dataset,
-    *,
-    obs: Labels | None = None,
-    features: Sequence[str] | None = None,
-    max_features: int | None = 20,
-    ci_prob: float | None = None,
-    backend: Backend | None = None,
-    **pc_kwargs: Any,
-) -> PlotCollection:
-    """Plot the attributions of many rows, colored by the feature values.
-
-    Each feature has a line with one point for each row. A point is filled if its interval excludes
-    0, and hollow if it includes 0. Colors range from the 5th to the 95th percentile of the feature
-    over all rows of the dataset; points of a categorical column are gray.
-
-    Parameters
-    ----------
-    dataset : xarray.Dataset
-        A result of `bayes_gpx.attributions` or `bayes_gpx.contributions`, with or without draws.
-    obs : list of labels, optional
-        Rows to plot, all by default. If there are more than 1000, a random 1000 of them are shown,
-        and the title states this.
-    features : list of str, optional
-        Features from top to bottom; by default the features with the largest mean absolute value
-        over all rows.
-    max_features : int
-        Number of features to plot by default.
-    ci_prob : float, optional
-        Probability of the intervals; by default the dataset's. Intervals are equal-tailed if the
-        dataset has draws, and normal otherwise.
-    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
-        Bokeh has no color bar.
-    **pc_kwargs
-        Passed to ``PlotCollection.wrap``.
-
-    Returns
-    -------
-    arviz_plots.PlotCollection
-
-    Raises
-    ------
-    ValueError
-        For a dataset of another function, several baselines, and unknown rows or features.
-
-    References
-    ----------
-    Lundberg et al., "From local explanations to global understanding with explainable AI for
-    trees" (2020), Figure 4.
-    """
-    found = shown(
-        dataset,
-        ONE_UNIT,
-        obs=obs,
-        features=features,
-        max_features=max_features,
-        most_rows=MOST_ROWS,
-        ci_prob=ci_prob,
-    ).transpose("feature", "obs", ...)
-    mean, value, words = found["mean"], found["value"], found.attrs
-    known = dataset["value"].sel(feature=found["feature"]).transpose("obs", "feature").values
-    color = colors_of(_relative(value.values.T, known).T, RELATIVE)
-    if "level" in value.coords:
-        color = np.where(value["level"] != "", NAMED, color)
-    low, high = float(mean.min()), float(mean.max())
-    lines = np.arange(mean.sizes["feature"])[:, None]
-    y = lines + np.stack([_offsets(row, low, high) for row in mean.values])
-    unsure = covers_zero(found["interval"]).values
-    hollow = {"drawn": unsure, "hollow": True, "width": 1.2}
-    filled = {"drawn": ~unsure, "edge": EDGE, "width": 0.6}
-    points = {"y": y, "color": color, "size": 16}
-    names = [short(feature) for feature in mean["feature"].values]
-    ticks = {0.0: "low", 1.0: "high"}
-    return draw(
-        mean.rename(words["name"]),
-        [
-            ("reference", vline, 0.0, REFERENCE),
-            ("open", _points, mean, points | hollow),
-            ("clear", _points, mean, points | filled),
-            ("", names_down, mean, {"names": names}),
-            ("xlabel", label_axes, mean, {"x": words["label"]}),
-        ],
-        f"{words['title']}; hollow: the {words['interval']} contains 0",
-        pc_kwargs,
-        backend=backend,
-        height=max(1.6, 0.7 + 0.35 * len(names)),
-        bars=[Bar(RELATIVE, "value of the feature", ticks=ticks, options={"aspect": 30})],
-    )
-
-
-def _hatched(da: xr.DataArray, target: Any, *, norm: Normalize, uncertain: xr.DataArray) -> Any:
+def _hatched(da: xr.DataArray, target: Any, *, scale: Scale, uncertain: xr.DataArray) -> Any:
     """Draw colors of numbers (feature, obs), pale between gray lines where they are uncertain."""
-    rgb = mpl.colormaps[SIGNED](norm(da.values))[:, None, :, :3]
+    rgb = scale.rgb(da.values)[:, None]
     lines = np.where(HATCHED[:, None, None], GRAY, 1.0 - UNCERTAIN * (1.0 - rgb))
     rgb = np.where(uncertain.values[:, None, :, None], lines, rgb)
     return cells(rgb.reshape(-1, da.sizes["obs"], 3), target, lines=len(HATCHED), aspect="auto")
@@ -271,16 +131,15 @@ def plot_heatmap(
     labels = [short(label) for label in mean["obs"].values] if m <= MOST_LABELS else []
     longest = max(map(len, labels), default=0)
     upright = longest * m > 50
-    ticks = {"values": np.arange(len(labels)), "labels": labels, "rotation": 90 if upright else 0}
     total_name = whole(name, dataset) if name == "attribution" else "f(x)"
     hatched = f"hatched: the {words['interval']} contains 0"
-    map_style = {"norm": scale.norm, "uncertain": covers_zero(found["interval"])}
+    uncertain = covers_zero(found["interval"])
     pc = draw(
         mean.rename(name),
         [
-            ("map", _hatched, mean, map_style),
+            ("map", _hatched, mean, {"scale": scale, "uncertain": uncertain}),
             ("", names_down, mean, {"names": names, "edge": None}),
-            ("", set_xticks, mean, ticks),
+            ("", names_across, mean, {"names": labels, "upright": upright}),
             ("xlabel", label_axes, mean, {"x": f"observations, in the order of {total_name}"}),
         ],
         f"{words['title']}; {hatched}",
@@ -305,8 +164,7 @@ def _layers_of(found: xr.Dataset, names: Sequence[str]) -> xr.DataArray:
 
 def _image(da: xr.DataArray, target: Any, *, shape: Sequence[int], scales: dict[str, Scale]) -> Any:
     """Draw pixels in the colors of their layer."""
-    norm, cmap = scales[da["layer"].item()]
-    return cells(mpl.colormaps.get_cmap(cmap)(norm(da.values.reshape(shape)))[..., :3], target)
+    return cells(scales[da["layer"].item()].rgb(da.values.reshape(shape)), target)
 
 
 def plot_image(
@@ -356,9 +214,8 @@ def plot_image(
             f"shape is {tuple(shape)} for {features} features. Pass (rows, columns) with as many "
             "pixels."
         )
-    rows = panel_rows(dataset, obs)
-    found = shown(dataset.isel(obs=rows))
-    value, words = found["value"], found.attrs
+    found = shown(dataset, obs=obs, panels=True)
+    value, words, count = found["value"], found.attrs, found.sizes["obs"]
     scales = {
         "value": Scale(Normalize(float(value.min()), float(value.max())), "gray_r"),
         "mean": symmetric(found["mean"], SIGNED),
@@ -370,9 +227,9 @@ def plot_image(
         return titles[da["layer"].item()]
 
     data = _layers_of(found, list(scales)).transpose("obs", "layer", "feature")
-    columns = pc_kwargs.setdefault("col_wrap", 3 if len(rows) < 3 else 6)
+    columns = pc_kwargs.setdefault("col_wrap", 3 if count < 3 else 6)
     height = WIDTH / max(columns, 6) * shape[0] / shape[1] + 0.3
-    images = height * -(-3 * len(rows) // columns)
+    images = height * -(-3 * count // columns)
     bar = {"location": "bottom", "shrink": 0.7, "pad": 0.02}
     bar |= {"fraction": BAR / images, "aspect": 0.7 * WIDTH / BAR}
     labels = {"sd": "its sd", "mean": words["label"], "value": "value of the feature"}
