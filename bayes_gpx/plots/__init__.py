@@ -1,23 +1,26 @@
 """Plots of explanations and predictions; they compute nothing and return a PlotCollection."""
 
-from bayes_gpx.plots.attributions import plot_attributions, plot_contributions
-from bayes_gpx.plots.beeswarm import plot_beeswarm
-from bayes_gpx.plots.comparisons import plot_comparisons
-from bayes_gpx.plots.components import plot_components
-from bayes_gpx.plots.dependence import plot_dependence
-from bayes_gpx.plots.derivatives import plot_derivatives
-from bayes_gpx.plots.heatmap import plot_heatmap
-from bayes_gpx.plots.image import plot_image
-from bayes_gpx.plots.importances import plot_importances
-from bayes_gpx.plots.map import plot_map
-from bayes_gpx.plots.partial_dependence import plot_partial_dependence
-from bayes_gpx.plots.path import plot_path
-from bayes_gpx.plots.predictions import plot_predictions
-from bayes_gpx.plots.project import plot_project
-from bayes_gpx.plots.relevance import plot_interactions, plot_relevance
-from bayes_gpx.plots.slopes import plot_slopes
-from bayes_gpx.plots.waterfall import plot_waterfall
-from bayes_gpx.plots.weights import plot_weights
+from bayes_gpx.plots.attributions import (
+    plot_attributions,
+    plot_beeswarm,
+    plot_contributions,
+    plot_waterfall,
+)
+from bayes_gpx.plots.derivatives import plot_derivatives, plot_path, plot_slopes
+from bayes_gpx.plots.effects import (
+    plot_components,
+    plot_dependence,
+    plot_partial_dependence,
+    plot_weights,
+)
+from bayes_gpx.plots.images import plot_heatmap, plot_image, plot_map
+from bayes_gpx.plots.predictions import plot_comparisons, plot_predictions
+from bayes_gpx.plots.relevance import (
+    plot_importances,
+    plot_interactions,
+    plot_project,
+    plot_relevance,
+)
 
 __all__ = [
     "plot_attributions",

@@ -1,7 +1,8 @@
-"""Each feature's share of a prediction, with intervals, one panel for each observation."""
+"""Attributions and contributions with intervals: bars, a waterfall, and a beeswarm."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import arviz_stats  # noqa: F401
@@ -9,74 +10,65 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
+from arviz_plots.visuals import annotate_xy, line_x, set_xlim, set_xticks, vline
+from matplotlib.colors import Normalize
+from matplotlib.ticker import MaxNLocator
 
 from bayes_gpx.aliases import Backend, Labels
-from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.plots.layout import add_title, backend_named, beside, lay_out
+from bayes_gpx.draws.intervals import BOUNDS, interval_of, interval_of_sum, interval_probability
+from bayes_gpx.plots.layout import LETTER, WIDTH, Bar, Scale, beside, draw
 from bayes_gpx.plots.selection import (
+    MOST_ROWS,
+    ONE_UNIT,
     against,
+    at_baseline,
     called,
-    panel_rows,
-    refuse_no_dataset,
-    refuse_several,
+    covers_zero,
     short,
+    shown,
+    values_of,
+    whole,
     with_values,
 )
 from bayes_gpx.plots.visuals import (
-    CERTAIN,
-    NEGATIVE,
-    POSITIVE,
-    UNCERTAIN,
-    axis_labels,
+    EDGE,
+    ON_WHITE,
+    REFERENCE,
     bars_across,
+    colored_points,
+    colors_of,
     few_numbers,
+    label_axes,
     names_down,
     points_across,
-    vertical_zero,
+    sized_bars,
+    texts_down,
     written,
 )
 from bayes_gpx.validation import count
 
-HALF = 0.3
-"""Half of a bar's height."""
+BLACK, GRAY = {"color": "black"}, {"color": "gray", "width": 1}
 
 VALUES = 0.4
 """Width of the column of values, as a share of the width of the bars."""
 
+SPACE = 0.06
+"""Room between the columns of a waterfall, as a share of the width of the bars."""
 
-def _sizes(da, target, *, interval):
-    """Bars from 0, red or blue by sign, pale if the interval contains 0."""
-    backend = backend_from_object(target)
-    bounds = interval.transpose("feature", "ci_bound").values
-    for row, (size, (low, high)) in enumerate(zip(da.values, bounds, strict=True)):
-        artist = backend.fill_between_y(
-            np.array([min(size, 0.0), max(size, 0.0)]),
-            np.full(2, row - HALF),
-            np.full(2, row + HALF),
-            target,
-            color=POSITIVE if size >= 0 else NEGATIVE,
-            alpha=UNCERTAIN if low <= 0 <= high else CERTAIN,
-        )
-    return artist
+NUMBERS = 1.7
+"""Width of the column of numbers of a waterfall, in inches."""
 
+BINS = 90
+"""Along the axis; points of one bin are stacked around their feature's line."""
 
-def _names(da, target, *, ends, column, **kwargs):
-    """Names of the features, with their values next to them or in a column on the right."""
-    backend = backend_from_object(target)
-    backend.xlim(ends, target)
-    few_numbers(target)
-    if not column:
-        return names_down(da, target, names=with_values(da), **kwargs)
-    for row, text in enumerate(with_values(da)):
-        value = text.rpartition(" = ")[2]
-        backend.text(ends[1], row, f"{value} ", target, horizontal_align="right", size=8)
-    names = [short(name, 24) for name in da["feature"].values]
-    return names_down(da, target, names=names, **kwargs)
+NAMED = "#7f7f7f"
+"""Color of points of categorical features, whose values are not low or high."""
 
+HALF = 0.4
+"""How far from the line a stack may reach."""
 
-def _title(da, target, **kwargs):
-    (total,) = written(float(da.sum()), plus=True)
-    return backend_from_object(target).title(f"obs {short(da['obs'])}: {total} in all", target)
+RELATIVE = Scale(Normalize(0, 1), ON_WHITE)
+"""Colors from low to high values of a feature."""
 
 
 def plot_contributions(
@@ -121,8 +113,7 @@ def plot_contributions(
     ----------
     Yoshikawa and Iwata, IEEE TNNLS 34 (2023), Figure 1.
     """
-    refuse_no_dataset(dataset, "bx.contributions")
-    return _bars(dataset, "contribution", "", obs, max_features, ci_prob, backend, pc_kwargs)
+    return _bars(dataset, "contribution", obs, max_features, ci_prob, backend, pc_kwargs)
 
 
 def plot_attributions(
@@ -153,59 +144,328 @@ def plot_attributions(
         If the dataset has no draws, for more than 24 rows, and for a dict of baselines: choose one
         with ``dataset.sel(baseline=...)``.
     """
-    refuse_no_dataset(dataset, "bx.attributions")
-    if "attribution" in dataset:
-        refuse_several(dataset["attribution"])
-    return _bars(
-        dataset,
-        "attribution",
-        f" {against(dataset)}",
-        obs,
-        max_features,
-        ci_prob,
-        backend,
+    return _bars(dataset, "attribution", obs, max_features, ci_prob, backend, pc_kwargs)
+
+
+def _title(da: xr.DataArray, target: Any) -> Any:
+    """Write the sum over all features above a panel."""
+    (total,) = written(float(da.sum()), plus=True)
+    return backend_from_object(target).title(f"obs {short(da['obs'])}: {total} in all", target)
+
+
+def _bars(
+    dataset: xr.Dataset,
+    name: str,
+    obs: Labels | None,
+    max_features: int | None,
+    ci_prob: float | None,
+    backend: Backend | None,
+    pc_kwargs: dict[str, Any],
+) -> PlotCollection:
+    """Draw the bars of the largest features, one panel for each row."""
+    found = shown(dataset, [name], obs=obs, ci_prob=ci_prob, draws=True, panels=True)
+    if max_features is not None:
+        count("max_features", max_features)
+    every, known = found["mean"].rename(name), found.sizes["feature"]
+    order = np.argsort(-abs(every).mean("obs").values, kind="stable")[:max_features]
+    found = found.isel(feature=order)
+    mean, value, interval = found["mean"].rename(name), found["value"], found["interval"]
+    extent = np.append(interval.values, 0.0)
+    low, high = np.nanmin(extent), np.nanmax(extent)
+    width, several = (high - low) or 1.0, found.sizes["obs"] > 1
+    right = high + (VALUES if several else 0.05) * width
+    names = [short(feature, 24) for feature in mean["feature"].values]
+    right_column = {"x": right, "horizontal_align": "right", "size": 8}
+    values = [("", texts_down, values_of(value) + " ", right_column)] if several else []
+    rows = names if several else with_values(value.isel(obs=0))
+    some = f" ({len(order)} largest of {known} features)" if len(order) < known else ""
+    prob = interval_probability(ci_prob, dataset)
+    words = f"{found.attrs['title']}{some} [{dataset.attrs['units']}]"
+    return draw(
+        mean,
+        [
+            ("reference", vline, 0.0, {"color": "gray", "width": 0.8}),
+            ("sizes", sized_bars, mean, {"interval": interval, "half": 0.3}),
+            ("credible_interval", bars_across, interval, {"width": 1.2, **BLACK}),
+            ("point_estimate", points_across, mean, {"size": 12, **BLACK}),
+            ("", set_xlim, 0.0, {"limits": (low - 0.05 * width, right)}),
+            ("", few_numbers, mean, {}),
+            *values,
+            ("", names_down, mean, {"names": rows}),
+            ("title", _title, every, {}),
+            ("xlabel", label_axes, mean, {"x": name}),
+        ],
+        f"{words}: mean and {prob:.0%} interval; pale: contains 0",
         pc_kwargs,
+        backend=backend,
+        cols=["obs"],
+        height=0.9 + 0.25 * len(order),
+        between=beside(names),
+        sharex=True,
+        sharey=several,
     )
 
 
-def _bars(dataset, name, added, obs, max_features, ci_prob, backend, pc_kwargs):
-    if name not in dataset:
-        raise ValueError(
-            f"The dataset has no draws of `{name}`. Pass the result of bx.{name}s with "
-            "keep='draws'."
-        )
-    refuse_several(dataset[name])
-    if max_features is not None:
-        count("max_features", max_features)
-    rows = panel_rows(dataset, obs)
-    chosen, known = dataset.isel(obs=rows), dataset.sizes["feature"]
-    mean = chosen[f"{name}_mean"].transpose("obs", "feature").rename(name)
-    order = np.argsort(-np.abs(mean).mean("obs").values, kind="stable")[:max_features]
-    prob = interval_probability(ci_prob, dataset)
-    interval = interval_of(chosen, name, prob).rename(name).isel(feature=order)
-    whole_mean, mean = mean, mean.isel(feature=order)
-    value = chosen[["value"]].rename(value=name).isel(feature=order)
+def plot_waterfall(
+    dataset: xr.Dataset,
+    *,
+    obs: Labels | None = None,
+    predictions: xr.Dataset | None = None,
+    max_features: int | None = 10,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot how attributions of one row lead from the baseline to the prediction.
 
-    several, extent = len(rows) > 1, np.append(interval.values, 0.0)
-    low, high = np.nanmin(extent), np.nanmax(extent)
-    width = (high - low) or 1.0
-    ends = low - 0.05 * width, high + (VALUES if several else 0.05) * width
-    backend = backend_named(backend)
-    names = [short(feature, 24) for feature in mean["feature"].values]
-    shared = {"sharex": True, "sharey": several}
-    height = 0.9 + 0.25 * len(order)
-    lay_out(pc_kwargs, len(rows), height, backend=backend, between=beside(names), **shared)
-    pc = PlotCollection.wrap(chosen[[name]], cols=["obs"], backend=backend, **pc_kwargs)
-    means, bounds = mean.to_dataset(), interval.to_dataset()
-    pc.map(vertical_zero, "reference", data=means, color="gray", width=0.8)
-    pc.map(_sizes, "sizes", data=means, interval=interval)
-    pc.map(bars_across, "credible_interval", data=bounds, color="black", width=1.2)
-    pc.map(points_across, "point_estimate", data=means, color="black", size=12)
-    pc.map(_names, "ticks", data=value, ends=ends, column=several, store_artist=False)
-    pc.map(_title, "title", data=whole_mean.to_dataset())
-    pc.map(axis_labels, "xlabel", data=means, x=name)
-    some = f" ({len(order)} largest of {known} features)" if len(order) < known else ""
-    words = f"{called(name, dataset)}{added}{some} [{dataset.attrs['units']}]"
-    words += f": mean and {prob:.0%} interval"
-    add_title(pc, f"{words}; pale: contains 0")
-    return pc
+    Each line is the step of one feature, the largest first, followed by one step for all remaining
+    features; the last line is the total. Steps up are red and steps down are blue. A pale step has
+    an interval that contains 0. A separate column shows the interval of each step alone, with a
+    line at 0.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A result of `bayes_gpx.attributions` or `bayes_gpx.contributions`, with draws. The steps of
+        contributions start at `offset`.
+    obs : label
+        The row to plot; required if the dataset has several.
+    predictions : xarray.Dataset, optional
+        A result of `bayes_gpx.predictions` for the same rows. The axis then runs from the
+        prediction at the baseline to the prediction at the row, in units of the response. In a GPX
+        both exclude the deviation of the row, which no attribution contains. Without predictions
+        the axis begins at 0. Contributions begin at their `offset`.
+    max_features : int
+        Number of features with separate steps; all others are shown as one step.
+    ci_prob : float, optional
+        Probability of the equal-tailed intervals; by default the dataset's.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        If the dataset has no draws or several baselines, or if `obs` does not choose exactly one of
+        several rows; for predictions that do not fit the dataset.
+    """
+    found = shown(dataset, ONE_UNIT, obs=obs, ci_prob=ci_prob, draws=True)
+    if found.sizes["obs"] != 1:
+        raise ValueError(
+            f"{found.sizes['obs']} observations; a waterfall is of one. Pass its label as obs=, "
+            f"such as {dataset['obs'].values[0]}."
+        )
+    row, name = found["row"].item(), found.attrs["name"]
+    one, prob = dataset.isel(obs=row), interval_probability(ci_prob, dataset)
+    values = one[f"{name}_mean"].values
+    order = np.argsort(-np.abs(values), kind="stable")
+    first, rest = np.split(order, [len(order) if max_features is None else max_features])
+    mean, names = values[first].tolist(), with_values(one["value"].isel(feature=first))
+    ends = list(interval_of(one, name, prob).transpose("feature", "ci_bound").values[first])
+    if "difference" in one:
+        total, total_ends = one["difference_mean"].item(), interval_of(one, "difference", prob)
+    else:
+        total, total_ends = values.sum(), interval_of_sum(one, name, order, prob)
+    if len(rest):
+        mean.append(total - sum(mean))
+        names.append("1 other feature" if len(rest) == 1 else f"{len(rest)} other features")
+        ends.append(interval_of_sum(one, name, rest, prob).values)
+    ends.append(total_ends.values)
+    interval = xr.DataArray(ends, {"ci_bound": BOUNDS}, ["step", "ci_bound"])
+    steps = xr.DataArray([*mean, total], dims="step", name=name)
+
+    origin, (top, bottom), axis = _origin(dataset, predictions, row, name)
+    names = [top, *names, bottom]
+    starts = origin + np.append(0.0, np.cumsum(mean)[:-1])
+    reached = [origin, *(starts + mean), origin + total]
+    low, high = min(reached), max(reached)
+    each, bounds = steps[:-1], interval[:-1]
+    width = max(high - low, np.ptp(bounds.values)) or 1.0
+    zero = high + SPACE * width - min(bounds.values.min(), 0.0)
+    right = zero + max(bounds.values.max(), 0.0) + SPACE * width
+    room = WIDTH - 0.3 - LETTER * max(map(len, names))
+    figure_width = (right - low) * room / (room - NUMBERS)
+    limits = (low - SPACE * (high - low), low + figure_width)
+    ticks = MaxNLocator(3 if 4 * (high - low) > figure_width else 2).tick_values(low, high)
+    ticks = [t for t in ticks if low <= t <= high]
+    numbers = [f"{t:.6g}".replace("-", "\N{MINUS SIGN}") for t in ticks]
+    moments = zip(steps.values, *interval.values.T, strict=True)
+    texts = ["{} [{}, {}]".format(*written(*three, plus=True)) for three in moments]
+    texts[-1] += " in all"
+    heading = {"text": f"step, {prob:.0%} interval", "y": 0}
+    column = {"x": right, "horizontal_align": "left", "size": 9}
+    rows = np.array([0.4, len(mean) + 0.6])
+    zero_style = {"horizontal_align": "center", "size": 9, "color": "gray"}
+    step_bars = {"interval": bounds, "start": starts, "y": 1, "half": 0.32, "connected": True}
+    whole_bar = {"half": 0.32, "interval": interval[-1:], "start": origin, "y": len(steps)}
+    whole_bar["color"] = "gray"
+    words = f"{called(name, dataset)} of obs {short(found['obs'][0])} {against(dataset)}".rstrip()
+    return draw(
+        steps,
+        [
+            ("steps", sized_bars, each, step_bars),
+            ("", sized_bars, steps[-1:], whole_bar),
+            ("", line_x, xr.DataArray([origin, origin]), {"y": np.array([0.0, 1.0]), **GRAY}),
+            ("", line_x, xr.DataArray([zero, zero]), {"y": rows, "color": "gray", "width": 0.8}),
+            ("", annotate_xy, steps, {"text": "0", "x": zero, "y": 0, **zero_style}),
+            ("credible_interval", bars_across, zero + bounds, {"y": 1.0, "width": 1.2, **BLACK}),
+            ("points", points_across, zero + each, {"y": 1.0, "size": 12, **BLACK}),
+            ("numbers", texts_down, xr.DataArray(texts), {"y": 1, **column}),
+            ("", annotate_xy, steps, heading | column),
+            ("", set_xlim, 0.0, {"limits": limits}),
+            ("", set_xticks, 0.0, {"values": ticks, "labels": numbers}),
+            ("", names_down, steps, {"names": names}),
+            ("xlabel", label_axes, steps, {"x": axis}),
+        ],
+        f"{words}; pale: the {prob:.0%} interval contains 0",
+        pc_kwargs,
+        backend=backend,
+        height=0.8 + 0.26 * len(names),
+    )
+
+
+def _origin(
+    dataset: xr.Dataset, predictions: xr.Dataset | None, row: int, name: str
+) -> tuple[float, tuple[str, str], str]:
+    """Origin of the first step, names of the first and the last line, and the axis label."""
+    units, last = dataset.attrs["units"], "prediction"
+    if predictions is not None:
+        if "smooth_mean" in predictions:  # attributions exclude the deviations of a GPX's rows
+            predictions = predictions.assign(f_mean=predictions["smooth_mean"])
+            last = "smooth prediction"
+        begin, first = float(at_baseline(dataset, predictions).values[row]), "baseline"
+    elif "offset" in dataset:
+        begin, first = dataset["offset"].isel(obs=row, missing_dims="ignore").item(), "offset"
+    else:
+        return 0.0, ("baseline", whole(name, dataset)), f"{whole(name, dataset)} [{units}]"
+    scale = "mean response" if dataset.attrs.get("scale") == "response" else "f"
+    end = begin + float(dataset[f"{name}_mean"].isel(obs=row).sum())
+    return begin, (f"{first}: {begin:.4g}", f"{last}: {end:.4g}"), f"{scale} [{units}]"
+
+
+def _offsets(x: np.ndarray, low: float, high: float) -> np.ndarray:
+    """Distances from the line that keep points of one bin apart, 0 for the first of each."""
+    bins = np.floor((x - low) / ((high - low) or 1.0) * BINS)
+    order = np.lexsort((x, bins))
+    _, start, size = np.unique(bins[order], return_index=True, return_counts=True)
+    rank = np.empty(len(x))
+    rank[order] = np.arange(len(x)) - np.repeat(start, size)
+    side = np.where(rank % 2, 1.0, -1.0) * np.ceil(rank / 2)
+    return side * min(0.09, HALF / max(np.abs(side).max(), 1.0))
+
+
+def _relative(value: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Scale columns from 0 at the 5th to 1 at the 95th percentile of the known values."""
+    low, high = np.quantile(known, [0.05, 0.95], axis=0)
+    rare = low == high
+    low, high = np.where(rare, known.min(axis=0), low), np.where(rare, known.max(axis=0), high)
+    constant = low == high
+    return np.where(constant, 0.5, (value - low) / np.where(constant, 1.0, high - low))
+
+
+def _points(
+    da: xr.DataArray,
+    target: Any,
+    *,
+    y: np.ndarray,
+    color: np.ndarray,
+    drawn: np.ndarray,
+    **kwargs: Any,
+) -> Any:
+    """Draw some points of (feature, obs) around the lines of their features."""
+    if drawn.any():
+        return colored_points(da.values[drawn], y[drawn], color[drawn], target, **kwargs)
+
+
+def plot_beeswarm(
+    dataset: xr.Dataset,
+    *,
+    obs: Labels | None = None,
+    features: Sequence[str] | None = None,
+    max_features: int | None = 20,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot the attributions of many rows, colored by the feature values.
+
+    Each feature has a line with one point for each row. A point is filled if its interval excludes
+    0, and hollow if it includes 0. Colors range from the 5th to the 95th percentile of the feature
+    over all rows of the dataset; points of a categorical column are gray.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A result of `bayes_gpx.attributions` or `bayes_gpx.contributions`, with or without draws.
+    obs : list of labels, optional
+        Rows to plot, all by default. If there are more than 1000, a random 1000 of them are shown,
+        and the title states this.
+    features : list of str, optional
+        Features from top to bottom; by default the features with the largest mean absolute value
+        over all rows.
+    max_features : int
+        Number of features to plot by default.
+    ci_prob : float, optional
+        Probability of the intervals; by default the dataset's. Intervals are equal-tailed if the
+        dataset has draws, and normal otherwise.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+        Bokeh has no color bar.
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For a dataset of another function, several baselines, and unknown rows or features.
+
+    References
+    ----------
+    Lundberg et al., "From local explanations to global understanding with explainable AI for
+    trees" (2020), Figure 4.
+    """
+    found = shown(
+        dataset,
+        ONE_UNIT,
+        obs=obs,
+        features=features,
+        max_features=max_features,
+        most_rows=MOST_ROWS,
+        ci_prob=ci_prob,
+    ).transpose("feature", "obs", ...)
+    mean, value, words = found["mean"], found["value"], found.attrs
+    known = dataset["value"].sel(feature=found["feature"]).transpose("obs", "feature").values
+    color = colors_of(_relative(value.values.T, known).T, RELATIVE)
+    if "level" in value.coords:
+        color = np.where(value["level"] != "", NAMED, color)
+    low, high = float(mean.min()), float(mean.max())
+    lines = np.arange(mean.sizes["feature"])[:, None]
+    y = lines + np.stack([_offsets(row, low, high) for row in mean.values])
+    unsure = covers_zero(found["interval"]).values
+    hollow = {"drawn": unsure, "hollow": True, "width": 1.2}
+    filled = {"drawn": ~unsure, "edge": EDGE, "width": 0.6}
+    points = {"y": y, "color": color, "size": 16}
+    names = [short(feature) for feature in mean["feature"].values]
+    ticks = {0.0: "low", 1.0: "high"}
+    return draw(
+        mean.rename(words["name"]),
+        [
+            ("reference", vline, 0.0, REFERENCE),
+            ("open", _points, mean, points | hollow),
+            ("clear", _points, mean, points | filled),
+            ("", names_down, mean, {"names": names}),
+            ("xlabel", label_axes, mean, {"x": words["label"]}),
+        ],
+        f"{words['title']}; hollow: the {words['interval']} contains 0",
+        pc_kwargs,
+        backend=backend,
+        height=max(1.6, 0.7 + 0.35 * len(names)),
+        bars=[Bar(RELATIVE, "value of the feature", ticks=ticks, options={"aspect": 30})],
+    )

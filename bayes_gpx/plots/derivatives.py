@@ -1,4 +1,4 @@
-"""Derivatives against the value of the feature, with one panel for each feature."""
+"""Derivatives: along features, of all features at one observation, and on the path to it."""
 
 from __future__ import annotations
 
@@ -9,50 +9,69 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
+from arviz_plots.visuals import hline, set_xlim, vline
 
-from bayes_gpx.aliases import Backend
-from bayes_gpx.plots.layout import add_legend, add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import panel_features, refuse_no_dataset, refuse_several, with_unit
+from bayes_gpx.aliases import Backend, Labels
+from bayes_gpx.plots.layout import beside, columns_for, draw
+from bayes_gpx.plots.selection import (
+    against,
+    covers_zero,
+    each_of,
+    panel_features,
+    panel_rows,
+    refuse_several,
+    required,
+    short,
+    with_unit,
+)
 from bayes_gpx.plots.visuals import (
     NEGATIVE,
     POSITIVE,
-    axis_labels,
-    coloured_points,
-    horizontal_zero,
+    REFERENCE,
+    SIGNS,
+    bars_across,
+    colored_points,
     intervals_along,
-    line_break,
+    is_plotly,
+    label_axes,
     means_along,
+    names_down,
     pale,
     places_along,
-    ticks_along,
+    texts_down,
+    value_axis,
     written,
 )
+from bayes_gpx.validation import count
+
+AVERAGE = ["average_slope_mean", "average_slope_sd", "probability_positive"]
+
+NUMBERS = {1: 0.2, 2: 0.45}
+"""Width of the column of numbers, as a share of the intervals' width, by the number of panels."""
 
 
-def _signs(da, target, *, value, positive, prob, **kwargs):
-    bottom = da.values.min() - 0.06 * np.ptp(da.values)
-    colours = np.where(positive >= 0.5, POSITIVE, NEGATIVE)
-    uncertain = np.maximum(positive, 1 - positive) < prob
-    colours = np.where(uncertain, [pale(colour) for colour in colours], colours)
-    ends = np.full(da.sizes["obs"], bottom)
-    return coloured_points(places_along(value), ends, colours, target, marker="|", **kwargs)
+def _signs(
+    da: xr.DataArray, target: Any, *, value: xr.DataArray, band: xr.DataArray, prob: float
+) -> Any:
+    """Mark values below the band by the probability da of a positive slope."""
+    colors = np.where(da >= 0.5, POSITIVE, NEGATIVE)
+    uncertain = np.maximum(da, 1 - da) < prob
+    colors = np.where(uncertain, [pale(color) for color in colors], colors)
+    bottom = np.full(da.size, band.values.min() - 0.06 * np.ptp(band.values))
+    return colored_points(places_along(value), bottom, colors, target, marker="|")
 
 
-def _average(da, target, *, value, mean, sd, positive, **kwargs):
-    """The average slope, in room above all intervals."""
+def _average(da: xr.DataArray, target: Any, *, value: xr.DataArray, average: xr.Dataset) -> Any:
+    """Write the average slope, in room above all intervals da."""
     backend, low, high = backend_from_object(target), da.values.min(), da.values.max()
     left, top = places_along(value).min(), high + 0.32 * (high - low)
     backend.ylim((low - 0.12 * (high - low), top + 0.04 * (high - low)), target)
-    average = "average {} ± {}".format(*written(mean.item(), sd.item()))
-    text = f"{average}{line_break(target)}P(> 0) = {positive.item():.2f}"
+    mean, sd, positive = (average[name].item() for name in AVERAGE)
+    line_break = "<br>" if is_plotly(target) else "\n"
+    text = "average {} ± {}".format(*written(mean, sd))
+    text += f"{line_break}P(> 0) = {positive:.2f}"
     at = {"horizontal_align": "left", "vertical_align": "top"}
-    return backend.text(left, top, text, target, **at, **kwargs)
-
-
-def _labels(da, target, *, value):
-    ticks_along(value, target)
-    backend_from_object(target).title(with_unit(da), target)
-    return axis_labels(da, target, y="slope")
+    return backend.text(left, top, text, target, size=8, **at)
 
 
 def plot_derivatives(
@@ -89,41 +108,221 @@ def plot_derivatives(
     ValueError
         If the dataset has no bands, for unknown features, and for more than 24 features.
     """
-    refuse_no_dataset(dataset, "bx.slopes")
-    if "band_simultaneous" not in dataset:
-        raise ValueError("The dataset has no bands. Pass the result of bx.slopes.")
-    refuse_several(dataset["band_simultaneous"])
-    known = list(dataset["feature"].values)
+    required(dataset, "bx.slopes", "band_simultaneous", "bands")
     varies = (dataset["value"] != dataset["value"].isel(obs=0)).any("obs").values
-    moving = [feature for feature, moves in zip(known, varies, strict=True) if moves]
-    features, some = panel_features(dataset, features, moving or known)
-    chosen = dataset.sel(feature=features)
-    backend = backend_named(backend)
-    lay_out(pc_kwargs, len(features), backend=backend, above=0.8)
-
-    def named(variable):
-        return chosen[[variable]].rename({variable: "derivative"})
-
-    mean, wide = named("derivative_mean"), named("band_simultaneous")
-    pc = PlotCollection.wrap(mean, cols=["feature"], backend=backend, **pc_kwargs)
+    moving = dataset["feature"].values[varies].tolist()
+    names, some = panel_features(dataset, features, moving or None)
+    chosen = dataset.sel(feature=names)
+    mean, wide, value = (chosen[name] for name in ("derivative_mean", "band_simultaneous", "value"))
     joined = chosen["feature"] == dataset.attrs.get("along", "")
-    where = {"x": chosen["value"], "joined": joined}
-    pc.map(horizontal_zero, "reference", data=mean, color="gray", linestyle="C1", alpha=0.6)
-    pc.map(intervals_along, "simultaneous", data=wide, width=1, color="C0", alpha=0.2, **where)
-    narrow = named("band_pointwise")
-    pc.map(intervals_along, "pointwise", data=narrow, width=2, color="C0", alpha=0.4, **where)
-    pc.map(means_along, "point_estimate", data=mean, color="C0", **where)
-    prob = dataset.attrs["ci_prob"]
-    sign = {"positive": chosen["derivative_probability_positive"], "prob": prob}
-    pc.map(_signs, "signs", data=wide, value=chosen["value"], **sign)
-    average = {name: chosen[f"average_slope_{name}"] for name in ("mean", "sd")}
-    average |= {"positive": chosen["probability_positive"], "value": chosen["value"]}
-    pc.map(_average, "average", data=wide, size=8, **average)
-    pc.map(_labels, "labels", data=mean, value=chosen["value"])
+    along = {"x": value, "joined": joined, "color": "C0"}
+    narrow, positive = chosen["band_pointwise"], chosen["derivative_probability_positive"]
+    prob, average = dataset.attrs["ci_prob"], chosen[AVERAGE]
     bands = {f"{prob:.0%}, each": {"color": "C0", "alpha": 0.6, "width": 6}}
     bands[f"{prob:.0%}, all together"] = {"color": "C0", "alpha": 0.2, "width": 6}
-    signs = {"rises": {"color": POSITIVE}, "falls": {"color": NEGATIVE}}
-    add_legend(pc, bands | signs)
     pale_ticks = f"pale ticks: sign less than {prob:.0%} probable"
-    add_title(pc, f"Slopes{some} [{dataset.attrs['units']}]; {pale_ticks}")
-    return pc
+    return draw(
+        mean.rename("derivative"),
+        [
+            ("reference", hline, 0.0, REFERENCE),
+            ("simultaneous", intervals_along, wide, {"width": 1, "alpha": 0.2, **along}),
+            ("pointwise", intervals_along, narrow, {"width": 2, "alpha": 0.4, **along}),
+            ("point_estimate", means_along, mean, along),
+            ("signs", _signs, positive, {"value": value, "band": wide, "prob": prob}),
+            ("average", _average, wide, {"value": value, "average": average}),
+            *value_axis(value, "slope", with_unit, x=None),
+        ],
+        f"Slopes{some} [{dataset.attrs['units']}]; {pale_ticks}",
+        pc_kwargs,
+        backend=backend,
+        cols=["feature"],
+        above=0.8,
+        legend=bands | SIGNS,
+    )
+
+
+def _points(da: xr.DataArray, target: Any, *, unsure: xr.DataArray, **kwargs: Any) -> Any:
+    """Draw a point for each feature, red or blue by sign, hollow if the sign is unsure."""
+    colors, rows = np.where(da.values >= 0, POSITIVE, NEGATIVE), np.arange(da.size)
+    for hollow in (True, False):
+        drawn = unsure.values == hollow
+        if drawn.any():
+            points = da.values[drawn], rows[drawn], colors[drawn]
+            artist = colored_points(*points, target, hollow=hollow, **kwargs)
+    return artist
+
+
+def plot_slopes(
+    dataset: xr.Dataset,
+    *,
+    obs: Labels | None = None,
+    features: Sequence[str] | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot the derivatives in all features, one panel for each row.
+
+    Units differ between features, so each derivative is drawn in multiples of its standard
+    deviation. Its value in units is on the right. Features are sorted by the largest such multiple
+    of these rows. The dark interval is for one feature alone, and the light interval holds for all
+    features together. A point is red if the mean is positive and blue if it is negative; it is
+    hollow if the dark interval contains 0.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A result of `bayes_gpx.slopes`.
+    obs : list of labels, optional
+        Rows to plot; by default the first six.
+    features : list of str, optional
+        Features to plot, in this order; by default all, sorted.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        If the dataset has no bands, for unknown rows or features, and for more than 24 rows.
+    """
+    needed = "band_simultaneous_features"
+    required(dataset, "bx.slopes", needed, f"`{needed}`")
+    chosen = dataset.isel(obs=panel_rows(dataset, obs))
+    ratio = abs(chosen["derivative_mean"] / chosen["derivative_sd"]).max("obs").values
+    known = chosen["feature"].values[np.argsort(-np.nan_to_num(ratio), kind="stable")].tolist()
+    features, some = panel_features(dataset, features, known)
+    chosen, names = chosen.sel(feature=features), [short(name, 24) for name in features]
+    mean, sd, count = chosen["derivative_mean"], chosen["derivative_sd"], chosen.sizes["obs"]
+    unit = sd.where(sd > 0)
+    wide, narrow = chosen[needed] / unit, chosen["band_pointwise"] / unit
+    low, high = float(wide.fillna(0.0).min()), float(wide.fillna(0.0).max())
+    columns = min(count, pc_kwargs.get("col_wrap", columns_for(count)))
+    right = high + (high - low) * NUMBERS.get(columns, 0.75)
+    numbers = xr.apply_ufunc(lambda *m: "{} ± {}".format(*written(*m)), mean, sd, vectorize=True)
+    each, together = {"color": "gray", "width": 4}, {"color": "gray", "alpha": 0.4, "width": 2}
+    points = {"unsure": covers_zero(chosen["band_pointwise"]), "size": 30, "width": 1.5}
+    labels = {"title": lambda da: f"obs {short(da['obs'])}", "x": "slope / its sd"}
+    prob = f"{dataset.attrs['ci_prob']:.0%}"
+    rows = f" in {count} of {dataset.sizes['obs']} rows" if count < dataset.sizes["obs"] else ""
+    return draw(
+        (mean / unit).rename("derivative"),
+        [
+            ("reference", vline, 0.0, REFERENCE),
+            ("simultaneous", bars_across, wide, together),
+            ("pointwise", bars_across, narrow, each),
+            ("point_estimate", _points, mean / unit, points),
+            ("", set_xlim, 0.0, {"limits": (low - 0.3, right)}),
+            ("", texts_down, numbers, {"x": right, "horizontal_align": "right", "size": 8}),
+            ("", names_down, mean, {"names": names}),
+            ("xlabel", label_axes, mean, labels),
+        ],
+        f"Slopes{some}{rows}, mean ± sd [{dataset.attrs['units']}]; "
+        f"hollow: the {prob} interval of this slope alone contains 0",
+        pc_kwargs,
+        backend=backend,
+        cols=["obs"],
+        height=0.9 + 0.25 * len(names),
+        above=0.8,
+        between=beside(names),
+        sharex=True,
+        sharey=True,
+        legend={f"{prob}, each": each, f"{prob}, all together": together, **SIGNS},
+    )
+
+
+def _ends_of_path(da: xr.DataArray, target: Any) -> None:
+    """Write the values da at the baseline and at the row below the ends of the path."""
+    ends = [f"baseline\n{da.values[0]:.4g}", f"x\n{da.values[-1]:.4g}"]
+    backend_from_object(target).xticks([0.0, 1.0], ends, target)
+
+
+def plot_path(
+    dataset: xr.Dataset,
+    *,
+    features: Sequence[str] | None = None,
+    max_features: int | None = 6,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot derivatives along the path from the baseline to a row.
+
+    The attribution of a feature is its change from the baseline to the row times its mean slope on
+    the path, the dashed line. Both are written above the panel, with the standard deviation of the
+    attribution. The pointwise band is dark and the simultaneous band is light.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A result of `bayes_gpx.path_slopes`.
+    features : list of str, optional
+        By default the features with the largest mean absolute attribution.
+    max_features : int
+        Number of features to plot by default.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For a dataset of another function, and unknown features.
+
+    References
+    ----------
+    Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), Figure 1.
+    """
+    required(dataset, "bx.path_slopes", "way", "`way`")
+    refuse_several(dataset["attribution_mean"])
+    known = dataset["feature"].values.tolist()
+    if features is None:
+        count("max_features", max_features)
+        order = np.argsort(-np.abs(dataset["attribution_mean"].values), kind="stable")
+        names = [known[k] for k in order[:max_features]]
+    else:
+        names = each_of("features", features, known)
+    chosen = dataset.sel(feature=names)
+    way, mean = chosen["way"], chosen["derivative_mean"]
+
+    def title_of(da: xr.DataArray) -> str:
+        one = chosen.sel(feature=da["feature"].item())
+        change, total = one["way"].item(), one["attribution_mean"].item()
+        parts = "no change"
+        if change:
+            (factor,), (slope,) = written(change, plus=True), written(total / change)
+            parts = f"change {factor} × mean slope {slope}"
+        numbers = written(total, one["attribution_sd"].item(), plus=True)
+        return "attribution {} ± {}\n{}".format(*numbers, parts)
+
+    along = {"x": chosen["obs"], "joined": True, "color": "C0"}
+    slope = chosen["attribution_mean"] / way.where(way != 0)
+    units = dataset.attrs["units"].removesuffix(" of the feature")
+    some = f" ({len(names)} of {len(known)} features)" if len(names) < len(known) else ""
+    title = f"Slopes on the path to obs {dataset.attrs['explains']}, {against(dataset)}{some}"
+    title += f"; {dataset.attrs['ci_prob']:.0%} bands (light: simultaneous); dashed: mean slope"
+    labels = {"title": title_of, "size": 9, "x": with_unit, "y": units}
+    pc_kwargs.setdefault("col_wrap", 2)
+    return draw(
+        mean.rename("derivative"),
+        [
+            ("reference", hline, 0.0, REFERENCE),
+            ("simultaneous", intervals_along, chosen["band_simultaneous"], along | {"alpha": 0.2}),
+            ("pointwise", intervals_along, chosen["band_pointwise"], along | {"alpha": 0.35}),
+            ("point_estimate", means_along, mean, along),
+            ("mean_slope", hline, slope, {"color": "black", "linestyle": "C1", "width": 1}),
+            ("", _ends_of_path, chosen["value"], {}),
+            ("labels", label_axes, mean, labels),
+        ],
+        title,
+        pc_kwargs,
+        backend=backend,
+        cols=["feature"],
+        height=2.6,
+    )

@@ -1,12 +1,22 @@
-"""How the panels of a figure are laid out, the same for every plot."""
+"""How layers are drawn in the panels of a figure, with its caption, legend and color bars."""
 
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from textwrap import wrap
-from typing import Any
+from typing import Any, NamedTuple, cast
 
+import matplotlib as mpl
+import numpy as np
+import xarray as xr
 from arviz_base import rcParams
+from arviz_plots import PlotCollection
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Colormap, Normalize, to_hex
+from matplotlib.ticker import MaxNLocator
 
+from bayes_gpx.aliases import Backend
 from bayes_gpx.validation import one_of
 
 BACKENDS = ("matplotlib", "bokeh", "plotly", "none")
@@ -27,6 +37,9 @@ POINTS, LINE = 10, 88
 DOTS, LETTER, GAP = 100, 0.085, 0.8
 """For plotly: dots per inch, width of a letter and smallest gap between panels, in inches."""
 
+MOST_TICKS = 5
+"""Most ticks of a color bar; numbers with many digits then do not touch."""
+
 BELOW: dict[str, dict[str, Any]] = {
     "matplotlib": {"loc": "outside lower center", "ncols": 4, "frameon": False, "fontsize": 9},
     "plotly": {"legend_orientation": "h", "legend_y": -0.15},
@@ -34,21 +47,57 @@ BELOW: dict[str, dict[str, Any]] = {
 }
 """How each backend places a legend below the panels."""
 
+type Layer = tuple[str, Callable[..., Any], xr.DataArray | float, Mapping[str, Any]]
+"""Name in `PlotCollection.viz` or "", visual, variable or a number for each panel, aesthetics."""
 
-def columns_for(count):
-    """Three columns, or two or four if one panel were alone in the last row."""
-    return next((c for c in (3, 2, 4) if count % c != 1), 3) if count > 1 else 1
+type Styles = dict[str, dict[str, Any]]
+"""Properties of lines by their name in a legend."""
 
 
-def lay_out(pc_kwargs, count, height=None, *, backend, above=0.5, between=GAP, **figure):
-    """Fill in columns and the figure's size in `pc_kwargs`, in place, unless they are given.
+class Scale(NamedTuple):
+    """Colors of numbers."""
 
-    `height` is the height of a panel, `above` the height of the title, and `between` the space left
-    of each panel, all in inches; plotly leaves little space, see `beside`. `figure` contains other
-    arguments of the figure.
-    """
-    columns = min(count, pc_kwargs.setdefault("col_wrap", columns_for(count)))
-    height = above + -(-count // columns) * (height or HEIGHTS.get(columns, HEIGHTS[4]))
+    norm: Normalize
+    cmap: str | Colormap
+
+    def rgb(self, values: np.ndarray) -> np.ndarray:
+        """Colors (..., 3); numbers beyond the ends have the last colors."""
+        return mpl.colormaps.get_cmap(self.cmap)(self.norm(values))[..., :3]
+
+
+class Bar(NamedTuple):
+    """A color bar next to one panel, chosen by its coordinates, or next to all of them."""
+
+    scale: Scale
+    label: str | None
+    panel: dict[str, Any] | None = None
+    ticks: dict[float, str] | None = None
+    options: Mapping[str, Any] = {}  # of matplotlib
+
+
+def draw(
+    data: xr.DataArray,
+    layers: Iterable[Layer],
+    title: str,
+    pc_kwargs: dict[str, Any],
+    *,
+    backend: Backend | None,
+    cols: Sequence[str] = (),
+    height: float | None = None,  # of a panel, in inches, like the next two
+    above: float = 0.5,  # for the caption
+    between: float = GAP,  # left of each panel; plotly leaves little space, see `beside`
+    sharex: bool = False,
+    sharey: bool = False,
+    legend: Styles | None = None,
+    bars: Iterable[Bar] = (),
+    **wrapped: Any,
+) -> PlotCollection:
+    """Draw layers in panels along `cols`, with a caption, a legend and color bars."""
+    backend = backend_named(backend)
+    panels = math.prod(data.sizes[dim] for dim in cols)
+    columns = min(panels, pc_kwargs.setdefault("col_wrap", columns_for(panels)))
+    height = above + -(-panels // columns) * (height or HEIGHTS.get(columns, HEIGHTS[4]))
+    figure: dict[str, Any] = {"sharex": sharex, "sharey": sharey}
     figure |= {"figsize": (WIDTH, height), "figsize_units": "inches"}
     if backend == "matplotlib":
         figure["layout"] = "constrained"
@@ -57,35 +106,53 @@ def lay_out(pc_kwargs, count, height=None, *, backend, above=0.5, between=GAP, *
         if columns > 1:
             figure["plot_hspace"] = min(between / WIDTH, 0.5 / (columns - 1))
     pc_kwargs.setdefault("figure_kwargs", figure)
+    pc = PlotCollection.wrap(data.to_dataset(), list(cols), backend=backend, **wrapped, **pc_kwargs)
+    known = data.notnull().any([dim for dim in data.dims if dim not in cols])
+    for name, visual, variable, aesthetics in layers:
+        if not isinstance(variable, xr.DataArray):
+            variable = xr.where(known, variable, np.nan)
+        drawn = variable.rename(data.name).to_dataset()
+        pc.map(visual, name, data=drawn, store_artist=bool(name), **aesthetics)
+    for bar in bars:
+        color_bar(pc, bar)
+    if legend is not None:
+        add_legend(pc, legend)
+    add_title(pc, title)
+    return pc
 
 
-def backend_named(name, able=BACKENDS):
+def columns_for(count: int) -> int:
+    """Three columns, or two or four if one panel were alone in the last row."""
+    return next((c for c in (3, 2, 4) if count % c != 1), 3) if count > 1 else 1
+
+
+def backend_named(name: Backend | None, able: Sequence[str] = BACKENDS) -> Backend:
     """Check a backend's name and whether it is installed; ArviZ's `plot.backend` by default."""
     backend = rcParams["plot.backend"] if name is None else name
     one_of("backend", backend, able)
     if backend != "none" and find_spec(backend) is None:
         raise ValueError(f"backend={backend!r} is not installed: pip install {backend}.")
-    return backend
+    return cast(Backend, backend)
 
 
-def beside(names):
+def beside(names: Iterable[str]) -> float:
     """Room for names left of a panel, in inches."""
     return GAP + LETTER * max(map(len, names), default=0)
 
 
-def add_legend(pc, styles):
-    """Name what is drawn, below the panels; `styles` has properties of lines by name."""
+def add_legend(pc: PlotCollection, styles: Styles) -> None:
+    """Name what is drawn, below the panels."""
     if pc.backend in BELOW:
-        draw = import_module(f"arviz_plots.backend.{pc.backend}").legend
+        legend = import_module(f"arviz_plots.backend.{pc.backend}").legend
         place = BELOW[pc.backend] | {"legend_dim": (), "update_visuals": False}
         alpha = "opacity" if pc.backend == "plotly" else "alpha"
         drawn = [{alpha if k == "alpha" else k: v for k, v in s.items()} for s in styles.values()]
         if pc.backend != "matplotlib":  # whose legends alone have markers
             drawn = [{k: v for k, v in style.items() if k != "marker"} for style in drawn]
-        draw(pc, drawn, list(styles), **place)
+        legend(pc, drawn, list(styles), **place)
 
 
-def add_title(pc, text):
+def add_title(pc: PlotCollection, text: str) -> None:
     """Add a caption, in lines that fit the usual width, and give all letters one size."""
     text = "\n".join(wrapped for line in text.split("\n") for wrapped in wrap(line, LINE))
     if pc.backend == "plotly":
@@ -100,3 +167,50 @@ def add_title(pc, text):
         axes.tick_params(labelsize=POINTS - 1)
         for label in (axes.title, axes.xaxis.label, axes.yaxis.label):
             label.set(size=min(label.get_size(), POINTS), weight="normal")
+
+
+def symmetric(values: xr.DataArray, cmap: str) -> Scale:
+    """Scale with 0 in its middle."""
+    limit = float(np.abs(values).max()) or 1.0
+    return Scale(Normalize(-limit, limit), cmap)
+
+
+def from_zero(values: xr.DataArray, cmap: str) -> Scale:
+    """Scale from 0 to the largest of numbers that are not negative."""
+    return Scale(Normalize(0.0, float(values.max()) or 1.0), cmap)
+
+
+def color_bar(pc: PlotCollection, bar: Bar) -> None:
+    """Add a color bar to a figure of matplotlib or plotly; other backends have none."""
+    figure, ticks = pc.viz["figure"].item(), bar.ticks
+    targets = pc.viz["plot"].sel(bar.panel or {}).values.ravel()
+    targets = [target for target in targets if target is not None]
+    if pc.backend == "matplotlib":
+        mappable = ScalarMappable(*bar.scale)
+        drawn = figure.colorbar(mappable, ax=targets, label=bar.label, **bar.options)
+        if ticks is None:
+            drawn.locator = MaxNLocator(MOST_TICKS)
+        else:
+            drawn.set_ticks(list(ticks), labels=list(ticks.values()))
+    elif pc.backend == "plotly":
+        _plotly_bar(figure, bar, targets[0])
+
+
+def _plotly_bar(figure: Any, bar: Bar, target: Any) -> None:
+    """Add a color bar by invisible points: next to its panel, or to the right of earlier bars."""
+    norm, cmap = bar.scale
+    shades = mpl.colormaps.get_cmap(cmap)(np.linspace(0.0, 1.0, 33))
+    drawn: dict[str, Any] = {"title": {"text": bar.label, "side": "right"}}
+    drawn |= {"nticks": MOST_TICKS, "thickness": 14}
+    if bar.ticks is not None:
+        drawn |= {"tickvals": list(bar.ticks), "ticktext": list(bar.ticks.values())}
+    if bar.panel is None:
+        drawn["x"] = 1.02 + 0.14 * sum(
+            trace.marker.showscale is True for trace in figure.data if trace.type == "scatter"
+        )
+    else:
+        across, up = next(target.select_xaxes()).domain, next(target.select_yaxes()).domain
+        drawn |= {"x": across[1], "y": sum(up) / 2, "len": up[1] - up[0]}
+    marker: dict[str, Any] = {"colorscale": [*map(to_hex, shades)], "colorbar": drawn}
+    marker |= {"cmin": norm.vmin, "cmax": norm.vmax, "color": [norm.vmin], "showscale": True}
+    figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, showlegend=False)

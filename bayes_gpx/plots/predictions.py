@@ -1,4 +1,4 @@
-"""Predictions with their intervals, and the observed responses."""
+"""Predictions with intervals and observed responses, and comparisons of predictions."""
 
 from __future__ import annotations
 
@@ -8,19 +8,32 @@ import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
+from arviz_plots.visuals import hline, set_ylim, vline
 
 from bayes_gpx.aliases import Backend, Column
 from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.points import read_observed
 from bayes_gpx.likelihoods import named
-from bayes_gpx.plots.layout import add_title, backend_named, lay_out
-from bayes_gpx.plots.selection import MOST_PANELS, MOST_ROWS, refuse_no_dataset, short, with_unit
+from bayes_gpx.plots.layout import Layer, draw
+from bayes_gpx.plots.selection import (
+    MOST_PANELS,
+    MOST_ROWS,
+    refuse_no_dataset,
+    required,
+    short,
+    with_unit,
+)
 from bayes_gpx.plots.visuals import (
-    axis_labels,
-    coloured_points,
+    REFERENCE,
+    bars_across,
+    colored_points,
     few_numbers,
+    interval_bars,
     intervals_along,
+    label_axes,
     means_along,
+    names_down,
+    points_across,
 )
 from bayes_gpx.validation import one_of, one_output
 
@@ -31,20 +44,11 @@ MANY = 100
 """Number of observed responses above which they are drawn small, to show the intervals."""
 
 
-def _observed(da, target, *, x, outside, **kwargs):
-    colour = np.where(outside.values, OUTSIDE, INSIDE)
-    size = 22 if len(colour) <= MANY else 8
-    edge = "#ffffff" if len(colour) <= MANY else None
-    return coloured_points(x.values, da.values, colour, target, edge=edge, size=size, **kwargs)
-
-
-def _labels(da, target, *, x, y, probable):
-    few_numbers(target)
-    if "class" in da.coords:
-        backend_from_object(target).title(short(da["class"]), target)
-    if probable:
-        backend_from_object(target).ylim((-0.04, 1.04), target)
-    return axis_labels(da, target, x=x, y=y)
+def _observed(da: xr.DataArray, target: Any, *, x: xr.DataArray, outside: xr.DataArray) -> Any:
+    """Draw observed responses at x, in another color outside of their interval."""
+    color = np.where(outside.values, OUTSIDE, INSIDE)
+    style: dict[str, Any] = {"edge": "#ffffff", "size": 22} if len(color) <= MANY else {"size": 8}
+    return colored_points(x.values, da.values, color, target, **style)
 
 
 def plot_predictions(
@@ -100,66 +104,64 @@ def plot_predictions(
     prob = interval_probability(ci_prob, dataset)
     along, curve = _axis(dataset, along)
     rows, some = _rows(dataset, along if curve else None)
-    seen, number = None if y is None else read_observed(dataset, y), "labels" not in dataset.attrs
-    chosen = dataset.isel(obs=rows)
-    mean = chosen[f"{name}_mean"]
-    x = mean if along is None else chosen["value"].sel(feature=along, drop=True)
-    x = x.broadcast_like(mean)
-
-    panels = mean["class"].values if "class" in mean.dims else [None]
-    if len(panels) > MOST_PANELS:
+    chosen, number = dataset.isel(obs=rows), "labels" not in dataset.attrs
+    observed = None if y is None else read_observed(dataset, y).isel(obs=rows)
+    mean = chosen[f"{name}_mean"].reset_coords(drop=True)
+    value = None if along is None else chosen["value"].sel(feature=along)
+    x = (mean if value is None else value.drop_vars("feature")).broadcast_like(mean)
+    cols = ["class"] if "class" in mean.dims else []
+    labels = mean["class"].values if cols else [_label(dataset)]
+    if len(labels) > MOST_PANELS:
         raise ValueError(
-            f"The dataset has {len(panels)} classes; choose at most {MOST_PANELS} of them: "
+            f"The dataset has {len(labels)} classes; choose at most {MOST_PANELS} of them: "
             "dataset.sel({'class': ...})."
         )
-    backend = backend_named(backend)
-    lay_out(pc_kwargs, len(panels), backend=backend)
-    cols = ["class"] if "class" in mean.dims else []
-    labels = panels if cols else [_label(dataset)]
-
-    def of(array):
-        return xr.Dataset({"response": array.reset_coords(drop=True)})
-
-    where = {"x": x, "joined": curve, "color": "C0"}
-    pc = PlotCollection.wrap(of(mean), cols=cols, backend=backend, **pc_kwargs)
-    what, whole = _what(dataset, name), None
-    said = []
+    gaussian = name in ("smooth", "f")
+    what = "mean response" if gaussian and _is_response(dataset) else name
+    vertical, said, along_x = what, [], {"x": x, "joined": curve, "color": "C0"}
+    layers: list[Layer] = []
+    new = None
     if number and ("y" in dataset or "y_mean" in dataset):
-        whole = interval_of(chosen, "y", prob)
+        new, vertical = interval_of(chosen, "y", prob).reset_coords(drop=True), "response"
         said.append(f"{what} dark, new response light")
-        pc.map(intervals_along, "new_response", data=of(whole), width=1, alpha=0.25, **where)
-    own = interval_of(chosen, name, prob)
-    pc.map(intervals_along, "interval", data=of(own), width=3, alpha=0.45, **where)
-    pc.map(means_along, "point_estimate", data=of(mean), **where)
-    if seen is not None:
-        seen = seen.isel(obs=rows)
+        layers.append(
+            ("new_response", intervals_along, new, {"width": 1, "alpha": 0.25, **along_x})
+        )
+    ends = interval_of(chosen, name, prob).reset_coords(drop=True)
+    layers += [
+        ("interval", intervals_along, ends, {"width": 3, "alpha": 0.45, **along_x}),
+        ("point_estimate", means_along, mean, along_x),
+    ]
+    if observed is not None:
         if not number:
-            places = [dataset.attrs["labels"].index(str(label)) for label in labels]
-            codes = xr.DataArray(places, {"class": labels}, ["class"])
-            seen = (seen == (codes if cols else codes.item())).astype(float)
-        outside = xr.zeros_like(seen, bool)
-        colours = "black"
-        if whole is not None:
-            low, high = (whole.sel(ci_bound=end) for end in ("lower", "upper"))
-            outside = (seen < low) | (seen > high)
-            colours = "black inside, orange outside"
-        said.append(f"observed: {colours}")
-        pc.map(_observed, "observed", data=of(seen), x=x, outside=outside)
-    vertical = "response" if whole is not None else what
-    if name in ("smooth", "f"):
+            codes = [dataset.attrs["labels"].index(str(label)) for label in labels]
+            code = xr.DataArray(codes, {"class": labels}, ["class"]) if cols else codes[0]
+            observed = (observed == code).astype(float)
+        outside, colors = xr.zeros_like(observed, bool), "black"
+        if new is not None:
+            low, high = (new.sel(ci_bound=end) for end in ("lower", "upper"))
+            outside = (observed < low) | (observed > high)
+            colors = "black inside, orange outside"
+        said.append(f"observed: {colors}")
+        layers.append(("observed", _observed, observed, {"x": x, "outside": outside}))
+    if gaussian:
         vertical += f" [{short(dataset.attrs['units'])}]"
     elif name == "probability" and not cols:
         vertical = f"probability of {short(labels[0])}"
     horizontal = f"predicted {what if number else vertical}"
-    if along is not None:
-        horizontal = with_unit(chosen["value"].sel(feature=along))
-    probable = name == "probability"
-    pc.map(_labels, "labels", data=of(mean), x=horizontal, y=vertical, probable=probable)
-    add_title(pc, "; ".join([f"Predictions, {prob:.0%} intervals", *said, *some]))
-    return pc
+    texts: dict[str, Any] = {"x": horizontal if value is None else with_unit(value), "y": vertical}
+    if cols:
+        texts["title"] = lambda da: short(da["class"])
+    layers.append(("", few_numbers, mean, {}))
+    if name == "probability":
+        layers.append(("", set_ylim, mean, {"limits": (-0.04, 1.04)}))
+    layers.append(("labels", label_axes, mean, texts))
+    title = "; ".join([f"Predictions, {prob:.0%} intervals", *said, *some])
+    return draw(mean.rename("response"), layers, title, pc_kwargs, backend=backend, cols=cols)
 
 
-def _response(dataset, y):
+def _response(dataset: xr.Dataset, y: Column | None) -> str:
+    """Name of the response, or of f, that has dark intervals."""
     itself = _is_response(dataset)
     known = ("probability", "rate", *(["smooth"] if itself else []), "f")
     held = [name for name in known if f"{name}_mean" in dataset]
@@ -185,28 +187,23 @@ def _response(dataset, y):
     return held[0]
 
 
-def _what(dataset, name):
-    """The quantity with the dark intervals, in words."""
-    return "mean response" if name in ("smooth", "f") and _is_response(dataset) else name
-
-
-def _is_response(dataset):
+def _is_response(dataset: xr.Dataset) -> bool:
     """Whether the mean response is f itself."""
     return named(dataset.attrs.get("likelihood", "normal")).mean_name is None
 
 
-def _label(dataset):
+def _label(dataset: xr.Dataset) -> Any:
     """The label that a single panel is of: one that was chosen, or the second of two."""
     if "class" in dataset.coords:
         return dataset["class"].item()
     return dataset.attrs.get("labels", [None])[-1]
 
 
-def _axis(dataset, along):
+def _axis(dataset: xr.Dataset, along: str | None) -> tuple[str | None, bool]:
     """The feature along which predictions are shown, or None, and whether they are a curve."""
     value = dataset["value"].transpose("obs", "feature")
     features = value["feature"].values.tolist()
-    varies = [f for f, wide in zip(features, np.ptp(value.values, axis=0), strict=True) if wide]
+    varies = value["feature"].values[np.ptp(value.values, axis=0) != 0].tolist()
     if along is not None:
         one_of("along", along, features)
     elif len(varies) == 1:
@@ -217,7 +214,7 @@ def _axis(dataset, along):
     return along, alone and new
 
 
-def _rows(dataset, curve):
+def _rows(dataset: xr.Dataset, curve: str | None) -> tuple[np.ndarray, list[str]]:
     """Positions of the observations that are shown, by a feature's values if given; in words."""
     rows = np.arange(dataset.sizes["obs"])
     if curve is not None:
@@ -226,3 +223,95 @@ def _rows(dataset, curve):
         return rows, []
     some = [f"{MOST_ROWS:,} of {len(rows):,} observations, at random"]
     return np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False)), some
+
+
+def _sorted_rows(da: xr.DataArray, target: Any, *, bounds: xr.DataArray) -> Any:
+    """Draw the mean of each row, in ascending order, with its interval."""
+    order, at = np.argsort(da.values, kind="stable"), np.arange(da.size)
+    ends = bounds.transpose("obs", "ci_bound").values[order]
+    interval_bars(at, ends, target, width=1, alpha=0.5, color="C0")
+    return backend_from_object(target).scatter(at, da.values[order], target, size=8, color="C0")
+
+
+def plot_comparisons(
+    dataset: xr.Dataset,
+    *,
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot comparisons with intervals: averages in one panel, or sorted rows.
+
+    Averaged comparisons share one panel; otherwise each comparison has a panel.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A result of `bayes_gpx.comparisons`, for each row or averaged.
+    ci_prob : float, optional
+        Probability of the intervals; by default the dataset's.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For a dataset of another function, more than 24 comparisons by row, and several classes.
+    """
+    required(dataset, "bx.comparisons", "comparison_mean", "comparisons")
+    prob = interval_probability(ci_prob, dataset)
+    mean = dataset["comparison_mean"].rename("comparison").reset_coords(drop=True)
+    bounds = interval_of(dataset, "comparison", prob).reset_coords(drop=True)
+    kind = dataset.attrs.get("comparison", "difference")
+    what = f"change [{dataset.attrs['units']}]" if kind == "difference" else kind
+    title = f"{kind.capitalize()} of the predictions, {prob:.0%} intervals"
+    names = mean["contrast"].values.tolist()
+    no_effect = 1.0 if kind == "ratio" else 0.0
+    if "by" in mean.dims:
+        what, several = f"average {what}", mean.sizes["by"] > 1
+        mean, bounds = (
+            array.stack(average=["contrast", "by"], create_index=False) for array in (mean, bounds)
+        )
+        pairs = zip(mean["contrast"].values, mean["by"].values, strict=True)
+        names = [f"{contrast}, {group}" if several else contrast for contrast, group in pairs]
+    if mean.sizes.get("obs") == 1:
+        mean, bounds = mean.squeeze("obs", drop=True), bounds.squeeze("obs", drop=True)
+        title += f" of row {dataset['obs'].item()}"
+    if "obs" not in mean.dims:
+        return draw(
+            mean,
+            [
+                ("reference", vline, no_effect, REFERENCE),
+                ("", names_down, mean, {"names": [short(name) for name in names]}),
+                ("interval", bars_across, bounds, {"width": 3, "color": "C0"}),
+                ("point_estimate", points_across, mean, {"color": "C0"}),
+                ("labels", label_axes, mean, {"x": what}),
+            ],
+            title,
+            pc_kwargs,
+            backend=backend,
+            height=0.9 + 0.3 * len(names),
+        )
+    if len(names) > MOST_PANELS:
+        raise ValueError(
+            f"There are {len(names)} comparisons; choose at most {MOST_PANELS} of them."
+        )
+    labels = {"title": lambda da: short(da["contrast"]), "x": "rows, sorted", "y": what}
+    return draw(
+        mean,
+        [
+            ("reference", hline, no_effect, REFERENCE),
+            ("point_estimate", _sorted_rows, mean, {"bounds": bounds}),
+            ("labels", label_axes, mean, labels),
+        ],
+        f"{title} of {mean.sizes['obs']} rows",
+        pc_kwargs,
+        backend=backend,
+        cols=["contrast"],
+        sharey=True,
+    )

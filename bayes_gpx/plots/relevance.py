@@ -1,25 +1,32 @@
-"""Which features and pairs matter most: averages with intervals, and probabilities of ranks."""
+"""Which features and pairs matter most: averages, ranks, other measures, and submodels."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import arviz_stats  # noqa: F401
 import matplotlib as mpl
 import numpy as np
 import xarray as xr
 from arviz_plots import PlotCollection
 from arviz_plots.plot_collection import backend_from_object
+from arviz_plots.visuals import hline, labelled_title, vline
 
 from bayes_gpx.aliases import Backend
-from bayes_gpx.plots.layout import WITH_IMAGES, add_title, backend_named, beside, lay_out
-from bayes_gpx.plots.selection import NO_INTERVAL, refuse_no_dataset, short
+from bayes_gpx.assess.project import Projection
+from bayes_gpx.draws.intervals import BOUNDS, interval_probability
+from bayes_gpx.plots.layout import WITH_IMAGES, Layer, add_legend, backend_named, beside, draw
+from bayes_gpx.plots.selection import NO_INTERVAL, refuse_no_dataset, refuse_several, short
 from bayes_gpx.plots.visuals import (
-    axis_labels,
+    REFERENCE,
     bars_across,
     cells,
     decimals,
-    interval_bars,
     is_plotly,
+    label_axes,
+    names_across,
+    names_down,
     points_across,
 )
 from bayes_gpx.validation import count
@@ -35,61 +42,50 @@ NO_PROBABILITIES = "no probabilities: one draw of the hyperparameters"
 LEAST, DARK = 0.005, 0.75
 """Proportions of the largest value above which numbers are written, and written in white."""
 
-
-def _references(da, target, **kwargs):
-    """From the smallest of the replicates to their 95 % quantile, one bar for each feature."""
-    drawn = da.transpose("null", "feature").values
-    ends = np.stack([drawn.min(axis=0), np.quantile(drawn, 0.95, axis=0)], axis=1)
-    return interval_bars(np.arange(len(ends)), ends, target, across=True, **kwargs)
+BESIDE = ("_mc_error", "_refitted", "_p")
+"""Suffixes of variables that accompany a measure."""
 
 
-def _shades(da, target, *, dims, largest, triangle=False, **kwargs):
-    shares = da.transpose(*dims).values / (largest.item() or 1.0)
+def _without_effect(null: xr.DataArray) -> xr.DataArray:
+    """From the smallest of the replicates to their 95% quantile, (ci_bound, feature)."""
+    ends = [null.min("null"), null.reduce(np.quantile, "null", q=0.95)]
+    return xr.concat(ends, xr.Variable("ci_bound", BOUNDS))
+
+
+def _matrix(
+    da: xr.DataArray,
+    target: Any,
+    *,
+    largest: float,
+    form: str,
+    size: float = 8,
+    triangle: bool = False,
+) -> Any:
+    """Draw shades of a matrix relative to the largest number, with its numbers if they are few."""
+    shares = da.values / (largest or 1.0)
     rgb = mpl.colormaps[SHADES](DARKEST * np.nan_to_num(shares))[..., :3]
     rgb[np.isnan(shares)] = ABSENT
     if triangle:
         rgb[np.triu_indices(len(rgb), 1)] = 1.0
-    return cells(rgb, target, aspect="auto", **kwargs)
-
-
-def _numbers(da, target, *, dims, largest, form, size=8, **kwargs):
-    backend, values = backend_from_object(target), da.transpose(*dims).values
-    if max(values.shape) > MOST_NUMBERS:
-        return
+    image, backend = cells(rgb, target, aspect="auto"), backend_from_object(target)
     middle = "middle" if is_plotly(target) else "center"
-    kwargs |= {"horizontal_align": "center", "vertical_align": middle, "size": size}
-    for (i, j), value in np.ndenumerate(values):
-        share = value / (largest.item() or 1.0)
-        if share >= LEAST:
+    style = {"horizontal_align": "center", "vertical_align": middle, "size": size}
+    for (i, j), share in np.ndenumerate(shares):
+        if share >= LEAST and max(shares.shape) <= MOST_NUMBERS:
             color = "white" if share > DARK else "black"
-            backend.text(j, i, format(value, form), target, color=color, **kwargs)
+            backend.text(j, i, format(da.values[i, j], form), target, color=color, **style)
+    return image
 
 
-def _ticks(da, target, *, rows=None, columns=None, upright=False, **kwargs):
-    backend = backend_from_object(target)
-    if columns is not None:
-        rotation = 90 if upright else 0
-        backend.xticks(np.arange(len(columns)), columns, target, rotation=rotation, **kwargs)
-    if rows is not None:
-        backend.ylim((len(rows) - 0.5, -0.5), target)
-        return backend.yticks(np.arange(len(rows)), rows, target, **kwargs)
-
-
-def _title(da, target, *, text, **kwargs):
-    return backend_from_object(target).title(text, target, **kwargs)
-
-
-def _held(ranked, name, max_features, backend):
+def _ranked(
+    ranked: Any, name: str, max_features: Any, backend: Backend | None
+) -> tuple[bool, Backend]:
+    """Whether the ranks of a result come from one draw, without probabilities; and the backend."""
+    refuse_no_dataset(ranked, "bx.ranking")
     if name not in ranked or "probability_rank" not in ranked:
         raise ValueError(f"The dataset has no {name} with ranks. Pass the result of bx.ranking.")
     count("max_features", max_features)
-    backend = backend_named(backend, WITH_IMAGES)
-    return backend
-
-
-def _alone(ranked):
-    """Whether the ranks come from one draw, without probabilities."""
-    return bool(ranked["probability_rank"].isnull().all())
+    return bool(ranked["probability_rank"].isnull().all()), backend_named(backend, WITH_IMAGES)
 
 
 def plot_relevance(
@@ -125,47 +121,55 @@ def plot_relevance(
     ValueError
         For a dataset of another function, and for a backend that cannot draw images.
     """
-    refuse_no_dataset(ranked, "bx.ranking")
-    backend = _held(ranked, "average_relevance_mean", max_features, backend)
+    alone, backend = _ranked(ranked, "average_relevance_mean", max_features, backend)
     order = np.argsort(ranked["rank_mean"].values, kind="stable")[:max_features]
     chosen = ranked.isel(feature=order, rank=slice(max_features))
-    m, alone = len(order), _alone(ranked)
+    m, known = len(order), ranked.sizes["feature"]
     panels = ["average"] if alone else ["average", "rank"]
 
-    def panel(variable, name):
-        found = xr.Dataset({"relevance": chosen[variable]}).expand_dims(panel=[name])
-        return found.reindex(panel=panels)  # panels of nothing but NaN are skipped
+    def in_panel(array: xr.DataArray, name: str = "average") -> xr.DataArray:
+        """Put an array into one panel; those of nothing but NaN are skipped."""
+        return array.expand_dims(panel=[name]).reindex(panel=panels)
 
-    mean, ranks = panel("average_relevance_mean", "average"), panel("probability_rank", "rank")
+    mean = in_panel(chosen["average_relevance_mean"]).rename("relevance")
     names = [short(name, 24) for name in chosen["feature"].values]
-    room = {"between": beside(names), "sharey": True}
-    lay_out(pc_kwargs, len(panels), 0.9 + 0.27 * m, backend=backend, **room)
-    pc = PlotCollection.wrap(mean, cols=["panel"], backend=backend, **pc_kwargs)
-    intervals = panel("average_relevance_interval", "average")
+    rows = {"names": names, "edge": 0.5}
+    layers: list[Layer] = [
+        ("point_estimate", points_across, mean, {"color": "C0"}),
+        ("", names_down, mean, rows),
+        ("xlabel", label_axes, mean, {"x": "relevance per sd of the feature"}),
+    ]
+    interval, reference = NO_INTERVAL, "noise is never at 0"
+    if not alone:
+        interval = f"{ranked.attrs['ci_prob']:.0%} intervals and ranks over hyperparameters"
+        bounds = in_panel(chosen["average_relevance_interval"])
+        ranks = in_panel(chosen["probability_rank"], "rank").transpose(..., "feature", "rank")
+        numbers = chosen["rank"].values.tolist() if m <= MOST_NUMBERS else []
+        matrix = {"largest": 1.0, "form": ".2f", "size": 8 if m <= MOST_BESIDE else 6}
+        layers = [
+            ("interval", bars_across, bounds, {"color": "C0", "width": 3}),
+            *layers,
+            ("ranks", _matrix, ranks, matrix),
+            ("", names_across, ranks, {"names": numbers}),
+            ("", names_down, ranks, rows),
+            ("rank_label", label_axes, ranks, {"x": "rank, with its probability"}),
+        ]
     if "relevance_null" in chosen:
-        null = panel("relevance_null", "average")
-        pc.map(_references, "null", data=null, color="gray", width=9, alpha=0.45)
-    if not alone:
-        pc.map(bars_across, "interval", data=intervals, color="C0", width=3)
-    pc.map(points_across, "point_estimate", data=mean, color="C0")
-    pc.map(_ticks, "names", data=mean, store_artist=False, rows=names)
-    pc.map(axis_labels, "xlabel", data=mean, x="relevance per sd of the feature")
-    if not alone:
-        drawn = {"data": ranks, "dims": ("feature", "rank"), "largest": xr.DataArray(1.0)}
-        pc.map(_shades, "ranks", **drawn)
-        size = 8 if m <= MOST_BESIDE else 6
-        pc.map(_numbers, "probabilities", store_artist=False, form=".2f", size=size, **drawn)
-        numbers = chosen["rank"].values if m <= MOST_NUMBERS else np.empty(0)
-        pc.map(_ticks, "rank_names", data=ranks, store_artist=False, rows=names, columns=numbers)
-        pc.map(axis_labels, "rank_label", data=ranks, x="rank, with its probability")
-    left = ranked.sizes["feature"] - m
-    some = f", first {m} of {m + left} features" if left else ""
-    prob = f"{ranked.attrs['ci_prob']:.0%}"
-    interval = NO_INTERVAL if alone else f"{prob} intervals and ranks over hyperparameters"
-    known = "relevance_null" in chosen
-    reference = "; gray: features without effect" if known else "; noise is never at 0"
-    add_title(pc, f"Relevance, averaged over observations{some}: {interval}{reference}")
-    return pc
+        reference = "gray: features without effect"
+        null = in_panel(_without_effect(chosen["relevance_null"]))
+        layers.insert(0, ("null", bars_across, null, {"color": "gray", "width": 9, "alpha": 0.45}))
+    some = f", first {m} of {known} features" if m < known else ""
+    return draw(
+        mean,
+        layers,
+        f"Relevance, averaged over observations{some}: {interval}; {reference}",
+        pc_kwargs,
+        backend=backend,
+        cols=["panel"],
+        height=0.9 + 0.27 * m,
+        between=beside(names),
+        sharey=True,
+    )
 
 
 def plot_interactions(
@@ -203,8 +207,7 @@ def plot_interactions(
     ValueError
         For a dataset of another function, and for a backend that cannot draw images.
     """
-    refuse_no_dataset(ranked, "bx.ranking")
-    backend = _held(ranked, "average_interaction_mean", max_features, backend)
+    alone, backend = _ranked(ranked, "average_interaction_mean", max_features, backend)
     count("top", top)
     top = min(top, ranked.sizes["rank"])
     mean = ranked["average_interaction_mean"].values
@@ -212,44 +215,236 @@ def plot_interactions(
     strongest = np.argsort(-mean, kind="stable")
     every = dict.fromkeys(np.column_stack([first, second])[strongest].ravel())
     names = list(every)[: max_features and max(max_features, 2)]
+    m, labels = len(names), [short(name, 24) for name in names]
 
-    alone, numbers = _alone(ranked), {"mean": mean}
+    numbers, largest = {"mean": mean}, float(np.nanmax(mean))
+    titles = {"mean": "average, per sd of both", "top": f"probability: among the first {top}"}
+    styles = {"mean": {"largest": largest, "form": f".{decimals(largest)}f"}}
     if not alone:
         numbers["top"] = ranked["probability_top"].sel(rank=top).values
+        styles["top"] = {"largest": 1.0, "form": ".2f"}
+    square = np.full((len(numbers), m, m), np.nan)
+    for a, b, *values in zip(first, second, *numbers.values(), strict=True):
+        if a in names and b in names:
+            i, j = sorted([names.index(a), names.index(b)])
+            square[:, j, i] = values
+    coords = {"panel": [*numbers], "feature": names[1:], "feature_bis": names[:-1]}
+    matrices = xr.DataArray(square[:, 1:, :-1], coords, [*coords], "interaction")
 
-    def panel(values, name):
-        square = np.full((len(names), len(names)), np.nan)
-        for a, b, value in zip(first, second, values, strict=True):
-            if a in names and b in names:
-                i, j = sorted([names.index(a), names.index(b)])
-                square[j, i] = value
-        dims = ("panel", "feature", "feature_bis")
-        coords = {"panel": [name], "feature": names[1:], "feature_bis": names[:-1]}
-        found = xr.Dataset({"interaction": (dims, square[None, 1:, :-1])}, coords)
-        return found.reindex(panel=[*numbers])  # panels of nothing but NaN are skipped
-
-    panels = [panel(values, name) for name, values in numbers.items()]
-    m, labels = len(names), [short(name, 24) for name in names]
-    largest = xr.DataArray([np.nanmax(mean), 1.0])
-    pc_kwargs.setdefault("col_wrap", 2 if m <= MOST_BESIDE else 1)
     upright = max(map(len, labels)) > 4
-    height = 0.6 + 0.08 * max(map(len, labels)) * upright + 0.27 * m
-    room = {"between": beside(labels), "sharex": True, "sharey": True}
-    lay_out(pc_kwargs, len(panels), height, backend=backend, **room)
-    pc = PlotCollection.wrap(panels[0], cols=["panel"], backend=backend, **pc_kwargs)
-    titles = ["average, per sd of both", f"probability: among the first {top}"]
-    forms = [f".{decimals(np.nanmax(mean))}f", ".2f"]
-    for k, data in enumerate(panels):
-        drawn = {"data": data, "dims": ("feature", "feature_bis"), "largest": largest[k]}
-        pc.map(_shades, f"map_{k}", triangle=True, **drawn)
-        pc.map(_numbers, f"numbers_{k}", store_artist=False, form=forms[k], **drawn)
-        ticks = {"rows": labels[1:], "columns": labels[:-1], "upright": upright}
-        pc.map(_ticks, f"names_{k}", data=data, store_artist=False, **ticks)
-        pc.map(_title, f"title_{k}", data=data, text=titles[k])
-    left = len(every) - m
-    some = f", {m} of {m + left} features" if left else ""
-    requested = int(panels[0]["interaction"].notnull().sum())
-    some += "; gray: not requested" if requested < m * (m - 1) / 2 else ""
+    columns = {"names": labels[:-1], "upright": upright}
+    layers: list[Layer] = []
+    for k, (name, style) in enumerate(styles.items()):
+        one = matrices.where(matrices["panel"] == name)  # panels of nothing but NaN are skipped
+        layers += [
+            (f"map_{k}", _matrix, one, {"triangle": True, **style}),
+            ("", names_across, one, columns),
+            ("", names_down, one, {"names": labels[1:], "edge": 0.5}),
+            (f"title_{k}", labelled_title, one, {"text": titles[name]}),
+        ]
+    some = f", {m} of {len(every)} features" if m < len(every) else ""
+    some += "; gray: not requested" if matrices[0].notnull().sum() < m * (m - 1) / 2 else ""
     why = f"; {NO_PROBABILITIES}" if alone else ""
-    add_title(pc, f"Interactions, averaged over observations{some}{why}")
+    pc_kwargs.setdefault("col_wrap", 2 if m <= MOST_BESIDE else 1)
+    return draw(
+        matrices,
+        layers,
+        f"Interactions, averaged over observations{some}{why}",
+        pc_kwargs,
+        backend=backend,
+        cols=["panel"],
+        height=0.6 + 0.08 * max(map(len, labels)) * upright + 0.27 * m,
+        between=beside(labels),
+        sharex=True,
+        sharey=True,
+    )
+
+
+def _measures(dataset: xr.Dataset) -> dict[str, xr.DataArray]:
+    """Measures with one number for each feature, or for each draw and feature, by name."""
+    if "average_relevance" in dataset:
+        return {"relevance": dataset["average_relevance"]}
+    known = ({"feature"}, {"chain", "draw", "feature"})
+    for value in dataset.values():
+        if set(value.dims) - {"class"} in known:
+            refuse_several(value)
+    held = {
+        str(name): value
+        for name, value in dataset.items()
+        if set(value.dims) in known and not str(name).endswith(BESIDE)
+    }
+    if not held:
+        raise ValueError(
+            "The dataset has no measure with dims (feature) or (chain, draw, feature). Pass the "
+            "result of bx.relevance or bx.importances."
+        )
+    return held
+
+
+def _separators(da: xr.DataArray, target: Any, **kwargs: Any) -> None:
+    """Draw a line between any two features."""
+    for row in range(1, da.size):
+        backend_from_object(target).hline(row - 0.5, target, **kwargs)
+
+
+def plot_importances(
+    *datasets: xr.Dataset | Mapping[str, xr.Dataset],
+    ci_prob: float | None = None,
+    backend: Backend | None = None,
+    **pc_kwargs: Any,
+) -> PlotCollection:
+    """Plot measures of relevance in one panel, each divided by its largest mean.
+
+    Parameters
+    ----------
+    *datasets : xarray.Dataset
+        Results of `bayes_gpx.relevance` (`average_relevance` is plotted) or
+        `bayes_gpx.importances`, or any dataset with variables (feature) or (chain, draw, feature),
+        such as the results of another package. Features are sorted by their average over the
+        measures.
+    ci_prob : float, optional
+        Probability of the equal-tailed intervals; 90% by default. Measures that do not vary over
+        draws have no interval.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        If a dataset has no such variable, or features that differ from the first dataset's.
+    """
+    prob = interval_probability(ci_prob)
+    means: dict[str, xr.DataArray] = {}
+    intervals, references, single = {}, {}, []
+    dataset: Any
+    for dataset in datasets:
+        refuse_no_dataset(dataset, "bx.relevance or bx.importances")
+        for name, measure in _measures(dataset).items():
+            samples = [dim for dim in measure.dims if dim != "feature"]
+            mean = measure.mean(samples)
+            largest = float(mean.max()) or 1.0
+            means[name] = mean / largest
+            if samples and float(measure.std(samples).max()) > 0:
+                intervals[name] = measure.azstats.eti(prob=prob, dim=samples) / largest
+            else:
+                intervals[name] = mean.expand_dims(ci_bound=BOUNDS) * np.nan
+                single.append(name.replace("_", " "))
+            null = dataset.get(f"{name.removeprefix('average_')}_null")
+            if null is not None:
+                references[name] = _without_effect(null) / largest
+    features = next(iter(means.values()), xr.DataArray([]))
+    for name, mean in means.items():
+        if set(mean["feature"].values) != set(features["feature"].values):
+            raise ValueError(
+                f"{name} and {next(iter(means))} have different features. Pass results for the "
+                "same features."
+            )
+    if not means:
+        raise ValueError("No dataset was given. Pass results of bx.relevance, bx.importances.")
+    sizes: Any = sum(mean.sel(feature=features["feature"]) for mean in means.values())
+    order = features["feature"].values[np.argsort(-sizes.values, kind="stable")]
+
+    def stacked(arrays: dict[str, xr.DataArray]) -> xr.DataArray:
+        dim = xr.Variable("measure", list(arrays))
+        return xr.concat(list(arrays.values()), dim).sel(feature=order)
+
+    mean, number = stacked(means).rename("share"), len(means)
+    whole, ignored = mean.isel(measure=0, drop=True), {"ignore_aes": "all"}
+    gray = {"color": "gray", "width": 6, "alpha": 0.45, "ignore_aes": {"color", "marker"}}
+    effectless: list[Layer] = []
+    if references:
+        known = stacked(references).reindex(measure=list(means))
+        effectless.append(("null", bars_across, known, gray))
+    thin = {"width": 1.5, "ignore_aes": {"marker"}}
+    names = [short(name) for name in order]
+    half = min(0.36, 0.12 * (number - 1))
+    none = f"; one value, no interval: {', '.join(single)}" if single else ""
+    none += "; gray: features without effect" if references else "; noise is above 0 too"
+    pc = draw(
+        mean,
+        [
+            ("", _separators, whole, {"color": "#dddddd", "width": 0.8, **ignored}),
+            ("", names_down, whole, {"names": names, **ignored}),
+            *effectless,
+            ("interval", bars_across, stacked(intervals), thin),
+            ("point_estimate", points_across, mean, {"size": 25}),
+            ("", label_axes, whole, {"x": "share of the largest", **ignored}),
+        ],
+        f"Measures of relevance, {prob:.0%} intervals{none}",
+        pc_kwargs,
+        backend=backend,
+        height=0.8 + len(names) * (0.12 + 0.11 * number),
+        above=0.6 + 0.2 * (number > 4),
+        aes={name: ["measure"] for name in ("color", "marker", "y")},
+        y=np.linspace(-half, half, number),
+    )
+    keys = {name.replace("_", " "): {"measure": name} for name in means}
+    add_legend(
+        pc, {key: pc.get_aes_kwargs(["color", "marker"], "share", at) for key, at in keys.items()}
+    )
     return pc
+
+
+def plot_project(
+    found: Projection, *, backend: Backend | None = None, **pc_kwargs: Any
+) -> PlotCollection:
+    """Plot the scores of all submodels, from small to large.
+
+    Each line is the difference of the expected log predictive density (elpd) from the model with
+    all features, with one standard error to both sides. A dotted line marks the suggested size.
+
+    Parameters
+    ----------
+    found : Projection
+        A result of `bayes_gpx.project`.
+    backend : {"matplotlib", "plotly", "bokeh", "none"}, optional
+    **pc_kwargs
+        Passed to ``PlotCollection.wrap``.
+
+    Returns
+    -------
+    arviz_plots.PlotCollection
+
+    Raises
+    ------
+    ValueError
+        For anything but a result of `bayes_gpx.project`.
+    """
+    if not isinstance(found, Projection):
+        raise ValueError(
+            f"The plot was given a {type(found).__name__}. Pass the Projection that bx.project "
+            "returned."
+        )
+    table = found.table
+    suggested: list[Layer] = []
+    names = [
+        f"{size}: + {short(feature)}" if size else "0: no feature"
+        for size, feature in table["feature"].items()
+    ]
+    difference = table["elpd_diff"].to_xarray()
+    one_error = table["se"].to_xarray() * xr.DataArray([-1.0, 1.0], dims="ci_bound")
+    if found.suggested is not None:
+        row = table.index.tolist().index(found.suggested)
+        suggested.append(("suggested", hline, row, {"color": "C1", "linestyle": "C2"}))
+    what = "difference of elpd from all features, in nats"
+    said = "none" if found.suggested is None else str(found.suggested)
+    return draw(
+        difference,
+        [
+            ("reference", vline, 0.0, REFERENCE),
+            *suggested,
+            ("", names_down, difference, {"names": names}),
+            ("interval", bars_across, difference + one_error, {"width": 3, "color": "C0"}),
+            ("point_estimate", points_across, difference, {"color": "C0"}),
+            ("labels", label_axes, difference, {"x": what}),
+        ],
+        f"Submodels by number of features, suggested: {said}",
+        pc_kwargs,
+        backend=backend,
+        height=0.7 + 0.25 * len(names),
+    )

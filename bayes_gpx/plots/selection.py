@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import arviz_stats  # noqa: F401
@@ -41,22 +41,10 @@ def shown(
     ci_prob: float | None = None,
     draws: bool = False,
     valued: bool = True,
+    panels: bool = False,
 ) -> xr.Dataset:
-    """Select the quantity, rows and features that a plot draws.
-
-    `quantities` are those that the plot can draw. Features default to the largest mean absolute
-    values over all rows, or to the first ones if units differ between features. `draws` and
-    `valued` require draws and feature values. The result has `mean`, `sd` and `value` (obs,
-    feature); `interval` (obs, feature, ci_bound), equal-tailed if the dataset has draws and normal
-    otherwise; and `row` (obs), the positions of the rows. Its attrs are `name`, `label` (name with
-    units), `interval` (in words) and `title` (with the rows and features that are shown).
-
-    Raises
-    ------
-    ValueError
-        For a dataset without such a quantity or its values, or with a dim that needs a choice, for
-        unknown rows or features, and an invalid `ci_prob`.
-    """
+    """Select `mean`, `sd`, `value`, `interval` and `row` (obs, feature), with words as attrs."""
+    # `quantities` are those that the plot can draw, and `panels` are one for each row.
     refuse_no_dataset(dataset, " or ".join(f"bx.{name}s" for name in quantities))
     name = _held(dataset, quantities, draws, valued)
     prob = interval_probability(ci_prob, dataset)
@@ -65,7 +53,7 @@ def shown(
     if len(columns) < known:
         largest = "largest of " if features is None and name in ONE_UNIT else "of "
         said.append(f"{len(columns)} {largest}{known} features")
-    rows = rows_labelled(dataset["obs"].values, obs)
+    rows = panel_rows(dataset, obs) if panels else rows_labelled(dataset["obs"].values, obs)
     if most_rows is not None and len(rows) > most_rows:
         said.append(f"{most_rows:,} of {len(rows):,} observations, at random")
         rows = np.sort(np.random.default_rng(0).choice(rows, most_rows, replace=False))
@@ -86,19 +74,14 @@ def shown(
     return xr.Dataset(arrays, attrs=words)
 
 
-def layered(found, layers):
-    """Arrays of what `shown` returns, by name, along a new dim `layer`."""
-    names = xr.DataArray(list(layers), dims="layer", name="layer")
-    arrays = [found[layer] for layer in layers]
-    return xr.concat(arrays, names, coords="minimal", compat="override")
-
-
-def _title(name, dataset, said):
+def _title(name: str, dataset: xr.Dataset, said: Sequence[str]) -> str:
+    """What is shown, against which baseline, and of how many features and rows."""
     parts = [called(name, dataset), against(dataset), f"({'; '.join(said)})" if said else ""]
     return " ".join(filter(None, parts))
 
 
-def _held(dataset, quantities, draws, valued):
+def _held(dataset: xr.Dataset, quantities: Sequence[str], draws: bool, valued: bool) -> str:
+    """The quantity of a Dataset that a plot can draw."""
     held = [name for name in quantities if (name if draws else f"{name}_mean") in dataset]
     if not held or (valued and "value" not in dataset):
         verbs = " or ".join(f"bx.{name}s" for name in quantities)
@@ -122,6 +105,22 @@ def refuse_no_dataset(given: Any, verbs: str) -> None:
         )
 
 
+def required(dataset: Any, verb: str, name: str, what: str) -> None:
+    """Raise unless a Dataset has a variable, of one class, output and baseline."""
+    refuse_no_dataset(dataset, verb)
+    if name not in dataset:
+        raise ValueError(f"The dataset has no {what}. Pass the result of {verb}.")
+    refuse_several(dataset[name])
+
+
+def each_of(argument: str, names: Iterable[str], choices: Collection[str]) -> list[str]:
+    """Check that all names are among the choices."""
+    names = list(names)
+    for name in names:
+        one_of(argument, name, choices)
+    return names
+
+
 def refuse_several(array: xr.DataArray) -> None:
     """Raise if there are several classes, outputs or baselines: a plot shows only one."""
     for dim in ("class", "output", "baseline"):
@@ -132,7 +131,10 @@ def refuse_several(array: xr.DataArray) -> None:
             )
 
 
-def _columns(dataset, name, features, max_features):
+def _columns(
+    dataset: xr.Dataset, name: str, features: Sequence[str] | None, max_features: int | None
+) -> list[int]:
+    """Positions of the chosen features, or of the largest or first ones."""
     known = list(dataset["feature"].values)
     if features is not None:
         if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
@@ -145,28 +147,28 @@ def _columns(dataset, name, features, max_features):
     count("max_features", max_features)
     if name not in ONE_UNIT:
         return list(range(min(len(known), max_features)))
-    size = np.abs(dataset[f"{name}_mean"]).mean("obs").values
+    size = abs(dataset[f"{name}_mean"]).mean("obs").values
     return list(np.argsort(-size, kind="stable")[:max_features])
 
 
-def panel_features(dataset, features, known=None, most=MOST_PANELS):
-    """Features with a panel each, by default the `most` first known ones, and a description.
-
-    Raises ValueError for unknown features, and for too many panels to read.
-    """
-    if known is None:
-        known = dataset["feature"].values.tolist()
+def panel_features(
+    dataset: xr.Dataset,
+    features: Sequence[str] | None,
+    known: Sequence[str] | None = None,
+    most: int = MOST_PANELS,
+) -> tuple[list[str], str]:
+    """Features with a panel each, by default the `most` first known ones, and a description."""
+    every = dataset["feature"].values.tolist()
     if features is None:
-        some = f" ({most} of {len(known)} features)" if len(known) > most else ""
-        return list(known)[:most], some
-    for feature in features:
-        one_of("features", feature, dataset["feature"].values.tolist())
+        names = every if known is None else list(known)
+        return names[:most], f" ({most} of {len(names)} features)" if len(names) > most else ""
+    each_of("features", features, every)
     if len(features) > MOST_PANELS:
         raise ValueError(f"{len(features)} features were asked for; choose at most {MOST_PANELS}.")
     return list(features), ""
 
 
-def panel_rows(dataset, obs):
+def panel_rows(dataset: xr.Dataset, obs: Labels | None) -> np.ndarray:
     """Positions of the observations that get a panel each; the first six by default."""
     rows = rows_labelled(dataset["obs"].values, obs)[: 6 if obs is None else None]
     if len(rows) > MOST_PANELS:
@@ -180,19 +182,19 @@ def panel_rows(dataset, obs):
     return rows
 
 
-def covers_zero(interval):
+def covers_zero(interval: xr.DataArray) -> xr.DataArray:
     """Whether intervals include both signs."""
     return (interval.sel(ci_bound="lower") <= 0) & (interval.sel(ci_bound="upper") >= 0)
 
 
-def called(name, dataset):
+def called(name: str, dataset: xr.Dataset) -> str:
     """What a title calls the numbers of this name."""
     shapley = dataset.attrs.get("method") in ("shapley", "fanova")
     words = "Shapley values" if shapley else f"{name.capitalize()}s"
     return f"{words} of the log variance" if _of_log_variance(dataset) else words
 
 
-def whole(name, dataset):
+def whole(name: str, dataset: xr.Dataset) -> str:
     """What the numbers of this name add up to."""
     if name != "attribution":
         return "f(x) - offset"
@@ -200,11 +202,12 @@ def whole(name, dataset):
     return f"{of}(x) - {of}(baseline)"
 
 
-def _of_log_variance(dataset):
+def _of_log_variance(dataset: xr.Dataset) -> bool:
+    """Whether the log variance is explained, instead of f or the response."""
     return dataset.attrs.get("of") == "log_variance"
 
 
-def against(dataset):
+def against(dataset: xr.Dataset) -> str:
     """Which baseline attributions start from, in words; empty for anything else."""
     name = dataset.attrs.get("baseline")
     if name is None:
@@ -248,25 +251,30 @@ def at_baseline(dataset: xr.Dataset, predictions: xr.Dataset) -> xr.DataArray:
     return found - dataset["difference_mean"]
 
 
-def with_values(value):
-    """`feature = value` for each feature of one observation; of a category, its level."""
-    levels = value["level"].values if "level" in value.coords else [""] * value.size
-    return [
-        f"{short(feature, BELOW_PANEL)} = {short(level, 20) if level else format(number, '.4g')}"
-        for feature, number, level in zip(
-            value["feature"].values, value.values, levels, strict=True
-        )
-    ]
+def values_of(value: xr.DataArray) -> xr.DataArray:
+    """Texts of values; of a category, its level."""
+
+    def text(number: float, level: str) -> str:
+        return short(level, 20) if level else format(number, ".4g")
+
+    level = value.coords.get("level", "")
+    return xr.apply_ufunc(text, value, level, vectorize=True, output_dtypes=[object])
 
 
-def with_unit(da):
+def with_values(value: xr.DataArray) -> list[str]:
+    """`feature = value` for each feature of one observation."""
+    texts = zip(value["feature"].values, values_of(value).values, strict=True)
+    return [f"{short(feature, BELOW_PANEL)} = {text}" for feature, text in texts]
+
+
+def with_unit(da: xr.DataArray) -> str:
     """Text of the one feature that a panel is about, with its unit where that is known."""
     feature = short(da["feature"], BELOW_PANEL)
     unit = da.coords["unit"].item() if "unit" in da.coords else ""
     return f"{feature} [{unit}]" if unit else feature
 
 
-def short(label, longest=LONGEST_NAME):
+def short(label: Any, longest: int = LONGEST_NAME) -> str:
     """Text of a feature's or row's label, cut in its middle to the space next to a panel."""
     if isinstance(label, xr.DataArray):
         label = label.values[()]

@@ -1,16 +1,23 @@
 """What plots draw in a panel, through the backends of arviz_plots."""
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 import matplotlib as mpl
 import numpy as np
+import xarray as xr
 from arviz_plots.plot_collection import backend_from_object
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import ListedColormap, Normalize, to_hex, to_rgb
-from matplotlib.ticker import MaxNLocator
+from matplotlib.colors import ListedColormap, to_hex, to_rgb
 
-from bayes_gpx.plots.selection import short
+from bayes_gpx.plots.layout import Layer, Scale
+from bayes_gpx.plots.selection import covers_zero, short, with_unit
+
+type Text = str | Callable[[xr.DataArray], str]
+"""A text, or how it follows from the variable in a panel."""
+
 
 SIGNED, UNSIGNED = "RdBu_r", "viridis"
-"""Colours for numbers on both sides of 0, and on one; told apart by the colour-blind too."""
+"""Colors for numbers on both sides of 0, and on one; color-blind readers distinguish them too."""
 
 ON_WHITE = ListedColormap(mpl.colormaps[UNSIGNED](np.linspace(0.0, 0.75, 256)))
 """The same without its brightest, for points on white; they have the outline `EDGE`."""
@@ -21,43 +28,35 @@ EDGE = "#767676"
 POSITIVE, NEGATIVE = "#b2182b", "#2166ac"
 """Colors of effects by sign, as in `SIGNED`."""
 
+SIGNS = {"rises": {"color": POSITIVE}, "falls": {"color": NEGATIVE}}
+"""Entries of a legend."""
+
 CERTAIN, UNCERTAIN = 0.9, 0.3
 """Opacity of a bar, by whether its interval excludes 0."""
 
+REFERENCE = {"color": "gray", "linestyle": "C1", "alpha": 0.6}
+"""Style of a line at 0, or at another number that means no effect."""
 
-def pale(color):
+
+def pale(color: str) -> str:
     """A color at the opacity of uncertain effects, on white."""
-    return to_hex(1.0 - UNCERTAIN * (1.0 - np.array(to_rgb(color))))
+    return to_hex(tuple(1.0 - UNCERTAIN * (1.0 - np.array(to_rgb(color)))))
 
 
-MOST_TICKS = 5
-"""Most ticks of a color bar; numbers with many digits then do not touch."""
-
-
-def vertical_zero(da, target, *, at=0.0, **kwargs):
-    """Draw a line where x is 0, or `at` another value."""
-    return backend_from_object(target).vline(at, target, **kwargs)
-
-
-def horizontal_zero(da, target, *, at=0.0, **kwargs):
-    """Draw a line where y is 0, or `at` another value."""
-    return backend_from_object(target).hline(at, target, **kwargs)
-
-
-def few_numbers(target):
+def few_numbers(da: xr.DataArray, target: Any) -> None:
     """Have so few numbers along x that long numbers do not touch."""
     if hasattr(target, "locator_params"):  # matplotlib's panels; arviz_plots has no name for it
         narrow = target.get_subplotspec().get_gridspec().ncols > 2
         target.locator_params("x", nbins=3 if narrow else 5)
 
 
-def decimals(*numbers):
+def decimals(*numbers: float) -> int:
     """Decimals that two digits of the largest number need."""
     largest = np.abs(numbers).max()
     return max(0, 1 - int(np.floor(np.log10(largest)))) if largest > 0 else 0
 
 
-def written(*numbers, plus=False):
+def written(*numbers: float, plus: bool = False) -> list[str]:
     """Numbers with as many decimals as two digits of the largest need; `plus` signs the first."""
     places = decimals(*numbers)
     texts = [f"{round(float(number), places) + 0.0:.{places}f}" for number in numbers]
@@ -65,7 +64,7 @@ def written(*numbers, plus=False):
     return [text.replace("-", "\N{MINUS SIGN}") for text in texts]
 
 
-def level_names(value):
+def level_names(value: xr.DataArray) -> dict[float, str]:
     """Names by position: of levels, or of the values of a column that has one or two."""
     if "level" in value.coords and (value["level"] != "").any():
         named = zip(value.values.ravel(), value["level"].values.ravel(), strict=True)
@@ -74,73 +73,118 @@ def level_names(value):
     return {float(number): format(number, ".4g") for number in few} if len(few) <= 2 else {}
 
 
-def spacing(names):
+def continuous(value: xr.DataArray) -> xr.DataArray:
+    """Whether values of each feature or component are numbers along an axis, without names."""
+    (dim,) = {"feature", "component"} & set(value.dims)
+    numbers = [not level_names(value.sel({dim: name})) for name in value[dim].values]
+    return xr.DataArray(numbers, {dim: value[dim].values}, [dim])
+
+
+def spacing(names: Mapping[float, str]) -> float:
     """Distance between the positions of names."""
     return float(np.diff(sorted(names)).min()) if len(names) > 1 else 1.0
 
 
-def places_along(value):
+def places_along(value: xr.DataArray) -> np.ndarray:
     """Positions of values (n,) along an axis; values of one level are next to each other."""
     names, places = level_names(value), value.values.astype(float)
     for position in names:
-        own = value.values == position
-        apart = np.linspace(-0.25, 0.25, own.sum()) if own.sum() > 1 else 0.0
-        places[own] += apart * spacing(names)
+        level = value.values == position
+        shifts = np.linspace(-0.25, 0.25, level.sum()) if level.sum() > 1 else 0.0
+        places[level] += shifts * spacing(names)
     return places
 
 
-def ticks_along(value, target):
-    """Have names of levels below an axis, or few numbers."""
-    names = level_names(value)
+def ticks_along(da: xr.DataArray, target: Any) -> None:
+    """Have names of levels below an axis along values, or few numbers."""
+    names = level_names(da)
     if not names:
-        return few_numbers(target)
+        return few_numbers(da, target)
     backend, edge = backend_from_object(target), 0.5 * spacing(names)
     texts = [short(name, 14) for _, name in sorted(names.items())]
     backend.xticks(sorted(names), texts, target)
     backend.xlim((min(names) - edge, max(names) + edge), target)
 
 
-def interval_bars(at, bounds, target, *, across=False, **kwargs):
+def with_gaps(rows: np.ndarray) -> np.ndarray:
+    """Rows (n, m) one after another, with NaN after each, which interrupts a line."""
+    return np.column_stack([rows, np.full(len(rows), np.nan)]).ravel()
+
+
+def interval_bars(
+    at: np.ndarray, bounds: np.ndarray, target: Any, *, across: bool = False, **kwargs: Any
+) -> Any:
     """Draw intervals (n, 2) as one line with gaps; `across` lays them along x."""
-    gap = np.full(len(at), np.nan)
-    ends = np.column_stack([bounds, gap]).ravel()
-    places = np.repeat(np.asarray(at, float), 3)
+    ends, places = with_gaps(bounds), np.repeat(np.asarray(at, float), 3)
     pair = (ends, places) if across else (places, ends)
     return backend_from_object(target).line(*pair, target, **kwargs)
 
 
-def names_down(da, target, *, names, **kwargs):
-    """Write names left of a panel, from the top."""
-    backend = backend_from_object(target)
-    backend.ylim((len(names) - 0.4, -0.6), target)
-    return backend.yticks(np.arange(len(names)), names, target, **kwargs)
-
-
-def bars_across(da, target, *, y=0.0, **kwargs):
+def bars_across(da: xr.DataArray, target: Any, *, y: float = 0.0, **kwargs: Any) -> Any:
     """Draw intervals (item, ci_bound) from left to right, at y and below, if any is known."""
     bounds = da.transpose(..., "ci_bound").values
     if np.isfinite(bounds).any():
         return interval_bars(y + np.arange(len(bounds)), bounds, target, across=True, **kwargs)
 
 
-def points_across(da, target, *, y=0.0, **kwargs):
+def points_across(da: xr.DataArray, target: Any, *, y: float = 0.0, **kwargs: Any) -> Any:
     """Draw a point for each item, at y and below."""
     return backend_from_object(target).scatter(da.values, y + np.arange(da.size), target, **kwargs)
 
 
-def _along(da, x, joined, most):
-    """Positions along x (n,), in ascending order if a line joins them, and the rows of `da`."""
-    order, rows = np.arange(x.size), da.transpose(*x.dims, ...).values
-    if joined or (most is not None and len(order) > most):
+def sized_bars(
+    da: xr.DataArray,
+    target: Any,
+    *,
+    interval: xr.DataArray,
+    half: float,
+    start: np.ndarray | float = 0.0,
+    y: int = 0,
+    color: str | None = None,
+    connected: bool = False,
+) -> Any:
+    """Draw bars from `start`, red or blue by sign, pale if the interval contains 0."""
+    backend, starts = backend_from_object(target), np.broadcast_to(start, da.shape)
+    rows = zip(starts, da.values, covers_zero(interval).values, strict=True)
+    for row, (begin, size, unsure) in enumerate(rows, y):
+        artist = backend.fill_between_y(
+            np.array([begin, begin + size]),
+            np.full(2, row - half),
+            np.full(2, row + half),
+            target,
+            color=color or (POSITIVE if size >= 0 else NEGATIVE),
+            alpha=UNCERTAIN if unsure else CERTAIN,
+        )
+        if connected:  # to the bar of the next row, which begins where this one ends
+            ends, rows_between = np.full(2, begin + size), np.array([row, row + 1.0])
+            backend.line(ends, rows_between, target, color="gray", width=1)
+    return artist
+
+
+def _along(
+    da: xr.DataArray, x: xr.DataArray, joined: bool, most: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Known positions along x (n,), ascending if a line joins them, and the rows of `da`."""
+    known = np.isfinite(x.values)
+    x, rows = x[known], da.transpose(*x.dims, ...).values[known]
+    if joined or x.size > most:
         order = np.argsort(x.values, kind="stable")
-    if joined:
-        return x.values[order], rows[order]
-    if most is not None and len(order) > most:
-        order = order[np.linspace(0, len(order) - 1, most).round().astype(int)]
-    return places_along(x[order]), rows[order]
+        if not joined:
+            order = order[np.linspace(0, x.size - 1, int(most)).round().astype(int)]
+        x, rows = x[order], rows[order]
+    return (x.values if joined else places_along(x)), rows
 
 
-def intervals_along(da, target, *, x, joined=False, most=None, width=None, **kwargs):
+def intervals_along(
+    da: xr.DataArray,
+    target: Any,
+    *,
+    x: xr.DataArray,
+    joined: bool = False,
+    most: float = np.inf,
+    width: float | None = None,
+    **kwargs: Any,
+) -> Any:
     """Draw intervals at x: a band if they are joined, else bars, at most so many."""
     at, bounds = _along(da, x, joined, most)
     if not joined:
@@ -148,7 +192,16 @@ def intervals_along(da, target, *, x, joined=False, most=None, width=None, **kwa
     return backend_from_object(target).fill_between_y(at, *bounds.T, target, **kwargs)
 
 
-def means_along(da, target, *, x, joined=False, most=None, size=8, **kwargs):
+def means_along(
+    da: xr.DataArray,
+    target: Any,
+    *,
+    x: xr.DataArray,
+    joined: bool = False,
+    most: float = np.inf,
+    size: float = 8,
+    **kwargs: Any,
+) -> Any:
     """Draw means at x: a line if they are joined, else points, at most so many."""
     at, mean = _along(da, x, joined, most)
     backend = backend_from_object(target)
@@ -157,33 +210,86 @@ def means_along(da, target, *, x, joined=False, most=None, size=8, **kwargs):
     return backend.line(at, mean, target, width=2, **kwargs)
 
 
-def axis_labels(da, target, *, x=None, y=None, **kwargs):
+def label_axes(
+    da: xr.DataArray,
+    target: Any,
+    *,
+    x: Text | None = None,
+    y: str | None = None,
+    title: Text | None = None,
+    **kwargs: Any,
+) -> Any:
     """Name the axes, the vertical one once in a row, with the numbers that panels share."""
     backend, first = backend_from_object(target), True
+    if title is not None:
+        backend.title(title(da) if callable(title) else title, target, **kwargs)
     if hasattr(target, "tick_params"):  # matplotlib's, which hide numbers above empty places
         target.tick_params(labelbottom=True)
         first = target.get_subplotspec().is_first_col()
     if y is not None and first:
-        backend.ylabel(y, target, **kwargs)
+        backend.ylabel(y, target)
     if x is not None:
-        return backend.xlabel(x, target, **kwargs)
+        return backend.xlabel(x(da) if callable(x) else x, target)
 
 
-def colours(values, low, high, cmap):
-    """Hexadecimal colours of numbers, on a scale from low to high."""
-    scale = Normalize(low, high, clip=True)
-    values = np.asarray(values, float)
-    rgb = mpl.colormaps.get_cmap(cmap)(scale(values.ravel()))
-    return np.array([to_hex(colour) for colour in rgb]).reshape(values.shape)
+def value_axis(
+    value: xr.DataArray, y: str, title: Text | None = None, x: Text | None = with_unit
+) -> list[Layer]:
+    """Layers that name an axis of values, with names of levels, and the vertical axis."""
+    texts = {"x": x, "y": y, "title": title}
+    return [("", ticks_along, value, {}), ("labels", label_axes, value, texts)]
 
 
-def coloured_points(x, y, colour, target, *, hollow=False, edge=None, **kwargs):
+def names_down(
+    da: xr.DataArray, target: Any, *, names: Sequence[str], edge: float | None = 0.6
+) -> Any:
+    """Write names left of a panel, from the top, with room up to an `edge` around them."""
+    backend = backend_from_object(target)
+    if edge is not None:
+        backend.ylim((len(names) - (1.0 - edge), -edge), target)
+    return backend.yticks(np.arange(len(names)), names, target)
+
+
+def names_across(
+    da: xr.DataArray, target: Any, *, names: Sequence[Any], upright: bool = False
+) -> Any:
+    """Write names below a panel, from the left."""
+    backend, rotation = backend_from_object(target), 90 if upright else 0
+    return backend.xticks(np.arange(len(names)), names, target, rotation=rotation)
+
+
+def texts_down(
+    da: xr.DataArray, target: Any, *, x: float, y: int = 0, horizontal_align: str, size: float
+) -> Any:
+    """Write a column of texts at x, from y down."""
+    backend, style = backend_from_object(target), {"horizontal_align": horizontal_align}
+    for row, text in enumerate(da.values, y):
+        artist = backend.text(x, row, text, target, size=size, **style)
+    return artist
+
+
+def colors_of(values: np.ndarray, scale: Scale) -> np.ndarray:
+    """Hexadecimal colors of numbers; those beyond the ends of the scale have its last colors."""
+    inside = np.clip(values.ravel(), scale.norm.vmin, scale.norm.vmax)
+    return np.array([to_hex(color) for color in scale.rgb(inside)]).reshape(values.shape)
+
+
+def colored_points(
+    x: np.ndarray,
+    y: np.ndarray,
+    color: np.ndarray,
+    target: Any,
+    *,
+    hollow: bool = False,
+    edge: str | None = None,
+    **kwargs: Any,
+) -> Any:
     """Draw points, each in its own color (n,); `edge` is the outline of filled points."""
     backend = backend_from_object(target)
-    one_by_one = backend.__name__.endswith("bokeh")  # which takes one colour at a time
-    groups = [colour == one for one in np.unique(colour)] if one_by_one else [slice(None)]
+    one_by_one = backend.__name__.endswith("bokeh")  # which takes one color at a time
+    groups = [color == one for one in np.unique(color)] if one_by_one else [slice(None)]
     for group in groups:
-        own = colour[group][0] if one_by_one else colour[group]
+        own = color[group][0] if one_by_one else color[group]
         if hollow:
             painted = {"facecolor": "#ffffff", "edgecolor": own}
         else:
@@ -192,18 +298,7 @@ def coloured_points(x, y, colour, target, *, hollow=False, edge=None, **kwargs):
     return artist
 
 
-def symmetric(values):
-    """Scale with 0 in its middle."""
-    limit = float(np.abs(values).max()) or 1.0
-    return Normalize(-limit, limit)
-
-
-def from_zero(values):
-    """Scale from 0 to the largest of numbers that are not negative."""
-    return Normalize(0.0, float(np.max(values)) or 1.0)
-
-
-def cells(rgb, target, *, lines=1, **kwargs):
+def cells(rgb: np.ndarray, target: Any, *, lines: int = 1, **kwargs: Any) -> Any:
     """Draw an image (rows, columns, 3), its first row on top; each cell has this many `lines`."""
     if isinstance(target, list):  # the backend that draws nothing
         target.append({"function": "cells", "rgb": rgb})
@@ -217,50 +312,6 @@ def cells(rgb, target, *, lines=1, **kwargs):
     return target.imshow(rgb, interpolation="nearest", extent=extent, **kwargs)
 
 
-def is_plotly(target):
+def is_plotly(target: Any) -> bool:
     """Whether a panel is of the backend plotly."""
     return backend_from_object(target).__name__.endswith("plotly")
-
-
-def line_break(target):
-    """What begins a line of a text in a panel."""
-    return "<br>" if is_plotly(target) else "\n"
-
-
-def colour_bar(pc, norm, cmap, label, *, axes=None, ticks=None, **kwargs):
-    """Add a color bar to a figure of matplotlib or plotly; other backends have none.
-
-    `axes` are the panels next to it, all by default; `ticks` maps positions to text; `kwargs` are
-    passed to matplotlib.
-    """
-    figure = pc.viz["figure"].item()
-    if pc.backend == "plotly":
-        _plotly_bar(figure, norm, cmap, label, axes, ticks)
-    if pc.backend != "matplotlib":
-        return
-    if axes is None:
-        axes = [a for a in pc.viz["plot"].values.ravel() if a is not None]
-    bar = figure.colorbar(ScalarMappable(norm, cmap), ax=axes, label=label, **kwargs)
-    if ticks is None:
-        bar.locator = MaxNLocator(MOST_TICKS)
-    else:
-        bar.set_ticks(list(ticks), labels=list(ticks.values()))
-
-
-def _plotly_bar(figure, norm, cmap, label, axes, ticks):
-    """Add a colour bar by invisible points: next to its panel, or to the right of earlier bars."""
-    shades = mpl.colormaps.get_cmap(cmap)(np.linspace(0.0, 1.0, 33))
-    bar = {"title": {"text": label, "side": "right"}, "nticks": MOST_TICKS, "thickness": 14}
-    if ticks is not None:
-        bar |= {"tickvals": list(ticks), "ticktext": list(ticks.values())}
-    if axes is None:
-        bar["x"] = 1.02 + 0.14 * sum(
-            trace.marker.showscale is True for trace in figure.data if trace.type == "scatter"
-        )
-    else:
-        across = next(axes[0].select_xaxes()).domain
-        up = next(axes[0].select_yaxes()).domain
-        bar |= {"x": across[1], "y": sum(up) / 2, "len": up[1] - up[0]}
-    marker = {"colorscale": [*map(to_hex, shades)], "cmin": norm.vmin, "cmax": norm.vmax}
-    marker |= {"color": [norm.vmin], "showscale": True, "colorbar": bar}
-    figure.add_scatter(x=[None], y=[None], mode="markers", marker=marker, showlegend=False)

@@ -48,9 +48,7 @@ explain: answered null predictions weights components sobol derivatives
     partial_dependence conditional_variance comparisons
     slopes sample_functions loo_predictions imputation
 assess: removal metrics compare replicates calibrate projection project
-plots: selection layout visuals predictions weights components derivatives slopes attributions
-    waterfall beeswarm dependence heatmap image map path partial_dependence comparisons relevance
-    importances project
+plots: selection layout visuals predictions effects derivatives attributions images relevance
 export: long_form attachment influence shap tables arviz refits
 reporting: page sections/card sections/constraints sections/cautions sections/inference
     sections/checks sections/observations sections/ranks sections/slopes sections/summary
