@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from bayes_gpx.draws.points import Points
     from bayes_gpx.draws.questions import Question
 
+BLOCK = 1000
+"""Numbers of a block of rows whose covariances with another block are formed at once."""
+
 MOST_GROUPS = 100
 """Most values of a column or of labels that rows are averaged by."""
 
@@ -37,19 +40,25 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True)
 class Averaged:
-    """sum_i w_gi q(x_i), an operator of g groups, from the operator of q at rows x_i."""
+    """sum_i w_gi q(x_i), an operator of g groups, from the operator of q at rows x_i.
+
+    If the rows are `paired`, those of two blocks, it has the sums over each block, (2 g).
+    """
 
     operator: Callable
+    paired: bool
 
     def __call__(self, asked: Any) -> operators.Operator:
-        """The operator at points with their weights."""
-        return operators.Combination((self.operator(asked),), partial(_summed, asked["weights"]))
+        """The operator at points with their weights (m, g)."""
+        summed = partial(_summed, asked["weights"], 1 + self.paired)
+        return operators.Combination((self.operator(asked),), summed)
 
 
-def _summed(weights: Tensor, rows: Tensor) -> Tensor:
-    """Weighted sums of rows' components: (m c, k) to (g c, k)."""
-    columns = rows.shape[1]
-    return (weights @ rows.reshape((weights.shape[1], -1))).reshape((-1, columns))
+def _summed(weights: Tensor, blocks: int, rows: Tensor) -> Tensor:
+    """Weighted sums of rows' components over so many blocks: (m c, k) to (blocks g c, k)."""
+    m, g = weights.shape
+    by_block = weights.reshape((blocks, m // blocks, g)).transpose(0, 2, 1)
+    return (by_block @ rows.reshape((blocks, m // blocks, -1))).reshape((-1, rows.shape[1]))
 
 
 def refuse_averages(where: Points) -> None:
@@ -58,7 +67,7 @@ def refuse_averages(where: Points) -> None:
         raise ValueError("by averages f, not the response. Pass on='latent', or leave by out.")
 
 
-def averaged(question: Question, weights: Weights) -> Question:
+def averaged(question: Question, weights: Weights, *, paired: bool) -> Question:
     """The weighted sums of a question, without new responses and without deviations beside."""
     sums = weights.values.sum(axis=1)
     offset = np.asarray(question.offset) * sums[0]
@@ -67,10 +76,10 @@ def averaged(question: Question, weights: Weights) -> Question:
             f"by has columns of weights that sum to {sums.min():g} up to {sums.max():g}. Scale the "
             "columns so that all sums are equal, such as 1 for averages and 0 for contrasts."
         )
-    total = question.total and (question.total[0], Averaged(question.total[1]))
+    total = question.total and (question.total[0], Averaged(question.total[1], paired))
     return replace(
         question,
-        operator=Averaged(question.operator),
+        operator=Averaged(question.operator, paired),
         total=total,
         offset=offset,
         noisy=None,
@@ -83,6 +92,32 @@ def of_groups(where: Points) -> Points:
     labels, values = where.by
     Z_values = None if where.Z_values is None else values @ where.Z_values
     return replace(where, index=labels, X_values=values @ where.X_values, Z_values=Z_values)
+
+
+def in_pairs(where: Points, width: int) -> tuple[Points, list[np.ndarray], list[bool]]:
+    """Rows in pairs of blocks of `BLOCK` numbers, a block with itself and with each later one.
+
+    Returns the points with one more row, of no weight, which fills the last block; the rows of each
+    pair; and whether it is a block with itself.
+    """
+    m, size = len(where.X), max(1, BLOCK // width)
+    filled = where.take(np.append(np.arange(m), 0))
+    weights = np.append(where.inputs["weights"], np.zeros((1, len(where.by.labels))), axis=0)
+    rows = np.full(-(-m // size) * size, m)
+    rows[:m] = np.arange(m)
+    blocks = rows.reshape((-1, size))
+    pairs = [(i, j) for i in range(len(blocks)) for j in range(i, len(blocks))]
+    both = [np.append(blocks[i], blocks[j]) for i, j in pairs]
+    return filled.having(weights=weights), both, [i == j for i, j in pairs]
+
+
+def of_pair(values: np.ndarray, alone: bool) -> np.ndarray:
+    """What a pair of blocks adds to a sum's mean, (2 k,) to (k,), or its covariance, (2 k, 2 k)."""
+    k = len(values) // 2
+    if values.ndim == 1:
+        return values[:k] if alone else np.zeros(k)
+    between = values[:k, k:]
+    return between if alone else between + between.T
 
 
 def by_rows(model: ModelLike, where: Points, by: By) -> Points:
@@ -115,7 +150,7 @@ def by_rows(model: ModelLike, where: Points, by: By) -> Points:
 
 def _with(where, labels, values):
     """The points with weights, which operators are given."""
-    return replace(where, by=Weights(labels, values), common=where.common | {"weights": values})
+    return replace(where, by=Weights(labels, values)).having(weights=values.T)
 
 
 def _labels(model, where, by):

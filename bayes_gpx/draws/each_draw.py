@@ -140,6 +140,7 @@ def each_draw(
     where: Points | None = None,
     *,
     size_of: Callable[[int], int] = lambda known: 1,
+    blocks: Sequence[Any] = (),
     cases: Cases = ONCE,
     conditioned: bool = True,
     only: Collection[int] | None = None,
@@ -149,7 +150,8 @@ def each_draw(
 ) -> Iterator[tuple[int, Mapping[str, Any], slice, int, list[np.ndarray], float]]:
     """Evaluate a build function for each draw, block of rows and case.
 
-    `size_of` is given the length of alpha and returns how many rows a block has. `cases` are those
+    `size_of` is given the length of alpha and returns how many rows a block has, unless `blocks` of
+    positions are given. `cases` are those
     of all draws, or a function from a draw's number to its cases. A build function without alpha
     and root is not `conditioned`; blocks are then the outer loop. `only` picks draws by number;
     `begun` are the number of draws, and of rows of the next, that are left out. Inside of
@@ -175,21 +177,22 @@ def each_draw(
         if factors is None:
             blocks = _blocks(m, size_of(0))
             for rows in progress.track(blocks, total=len(blocks), description=description):
-                kept: dict[int, Callable] = {}
+                kept: list[Callable] = []
                 for number, theta in draws:
                     state = {"jitter": np.zeros(())}
                     parts = _of_draw(shared, theta, state, [rows], _of(cases, number), kept)
                     for _, key, arrays in parts:
                         yield number, theta, rows, key, arrays, 0.0
             return
-        blocks, kept, seconds = [], {}, 0.0
+        kept, seconds = [], 0.0
         tracked = iter(progress.track(draws, total=len(draws), description=description))
         for done, (number, theta) in enumerate(tracked):
             started = perf_counter()
             state, jitter = _state(factors, theta)
             blocks = blocks or _blocks(m, size_of(len(state["alpha"])))
-            some = [rows for rows in blocks if done or rows.start >= begun[1]]
-            parts = _of_draw(shared, theta, state, some, _of(cases, number), kept)
+            some = blocks if done else [r for r in blocks if not begun[1] or r.start >= begun[1]]
+            own = kept if len(blocks) == 1 else None
+            parts = _of_draw(shared, theta, state, some, _of(cases, number), own)
             if executor is not None:
                 parts = _copied(parts)
                 seconds = perf_counter() - started
@@ -223,18 +226,20 @@ def _state(factors, theta):
 def _of_draw(shared, theta, state, blocks, cases, kept):
     """Yield rows, number of the case and arrays of one draw, given what the data leave behind.
 
-    The function of a block of rows, for the running thread, is `kept` if it is the only block.
+    The function of the only block, for the running thread, is `kept`; None if there are several.
     """
     structure, build, data, common, by_row = shared
+    if not cases:
+        return
     for rows in blocks:
-        at_rows = kept.get(rows.start)
+        at_rows = kept[0] if kept else None
         if at_rows is None:
             inputs = None if by_row is None else common | by_row
             staged = compiled(structure, build, state | cases[0][1], data, inputs)
             own = [] if by_row is None else [values[rows] for values in by_row.values()]
             at_rows = staged.given(*data.values(), *common.values(), *own)
-            if len(blocks) == 1:
-                kept[rows.start] = at_rows
+            if kept is not None:
+                kept.append(at_rows)
         for key, case in cases:
             yield rows, key, at_rows(*theta.values(), *(state | case).values())
 
@@ -244,7 +249,8 @@ def _of_several(shared, draws):
     asked, blocks, cases = shared
     structure, _, data, *_ = asked
     with BLAS.held(1):
-        factors, kept, found = _factors(structure, data), {}, []
+        factors, found = _factors(structure, data), []
+        kept: list[Callable] | None = [] if len(blocks) == 1 else None
         for number, theta in draws:
             state, jitter = _state(factors, theta)
             parts = _of_draw(asked, theta, state, blocks, cases, kept)

@@ -13,7 +13,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.draws.averages import averaged, of_groups, refuse_averages
+from bayes_gpx.draws.averages import BLOCK, averaged, in_pairs, of_groups, of_pair, refuse_averages
 from bayes_gpx.draws.each_draw import ONCE, each_draw, rows_within
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
@@ -41,7 +41,8 @@ class _PosteriorMoments:
     """Posterior moments of an operator: the build function of an explanation.
 
     `second` is the operator of a total. With `beside` it is the operator without deviations; its
-    prior variances come last, and its covariance is computed with the covariance of the quantity.
+    prior variances come last, and its covariance is computed with the covariance of the quantity;
+    so it is of `paired` blocks of rows.
     """
 
     operator: Callable
@@ -49,6 +50,7 @@ class _PosteriorMoments:
     second: Callable | None
     across: bool = False
     beside: bool = False
+    paired: bool = False
 
     def __call__(self, draw):
         """Return mean (m c,) and the moment; of a second, mean and variance (m,). Or `across`."""
@@ -62,7 +64,7 @@ class _PosteriorMoments:
         if self.second is not None:
             without = self.second(draw.asked)
             second, prior = q(without), draw.given.process
-            joint = self.beside and self.moment == "cov"
+            joint = (self.beside or self.paired) and self.moment == "cov"
             outputs += [second.mean, second.cov if joint else second.variance]
             if self.beside:
                 outputs.append(prior.variance(operator) - prior.variance(without))
@@ -164,10 +166,13 @@ def evaluate(
         )
     prob = interval_probability(ci_prob)
     hyper = hyperparameter_draws(model, idata, num_draws)
-    sampled, named = keep == "draws", where
+    sampled, named, paired = keep == "draws", where, False
     if where.by is not None:
         _refuse_averages(model, question, where, path, response)
-        question, named, joint = averaged(question, where.by), of_groups(where), True
+        size = len(where.X) * question.width
+        paired = size > BLOCK and not model.specification.expanded
+        question = averaged(question, where.by, paired=paired)
+        named, joint = of_groups(where), True
     m, each = len(named.index), draws if hyper.alone else 1
     if joint and m * question.width > LARGEST_JOINT:
         raise ValueError(
@@ -190,9 +195,11 @@ def evaluate(
     moment = "cov" if joint else "variance" if by_variance else "block"
     second = (question.total or question.beside or (None, None))[1]
     build = _PosteriorMoments(
-        question.operator, moment, second, question.jointly, question.beside is not None
+        question.operator, moment, second, question.jointly, question.beside is not None, paired
     )
-    for number, theta, rows, label, (mean, second, *other), jitter in each_draw(
+    for number, theta, rows, label, (mean, second, *other), jitter in (
+        _each_sum if paired else each_draw
+    )(
         model,
         hyper,
         build,
@@ -241,7 +248,34 @@ def evaluate(
     if response is not None:
         attrs |= response.attrs
     found = result.finished(result.dataset(), hyper, each, attrs)
-    return found if where.by is None else found.rename(obs="by")
+    if where.by is None:
+        return found
+    return found.rename(
+        {dim: dim.replace("obs", "by") for dim in ("obs", "obs_bis") if dim in found}
+    )
+
+
+def _each_sum(model, hyper, build, where, *, cases, size_of, begun, **options):
+    """As `each_draw`, of sums over more rows than a block: sums over pairs of blocks.
+
+    A covariance of sums is the sum of the covariances of all pairs of blocks, so the covariance of
+    all rows is never formed.
+    """
+    width = size_of.args[1].width
+    filled, blocks, alone = in_pairs(where, width)
+    sums: dict[int, list[np.ndarray]] = {}
+    found = each_draw(model, hyper, build, filled, blocks=blocks, cases=cases, **options)
+    for k, (number, theta, _, label, arrays, jitter) in enumerate(found):
+        pair = k // len(cases) % len(blocks)
+        parts = [of_pair(array, alone[pair]) for array in arrays]
+        if pair == 0:
+            sums[label] = parts
+        else:
+            sums[label] = [total + part for total, part in zip(sums[label], parts, strict=True)]
+        if pair == len(blocks) - 1:
+            mean, cov, *total = sums[label]
+            of_total = [total[0], np.diagonal(total[1])] if total else []
+            yield number, theta, slice(0, len(where.X)), label, [mean, cov, *of_total], jitter
 
 
 def _refuse_averages(model, question, where, path, response):
@@ -259,11 +293,11 @@ def _refuse_averages(model, question, where, path, response):
             "bx.attributions, which leave deviations out."
         )
     size = len(where.X) * question.width
-    if size > LARGEST_JOINT and not spec.expanded:
+    if size > LARGEST_JOINT and spec.approximation is None:
         raise ValueError(
             f"by needs the covariance of {size} quantities, at most {LARGEST_JOINT} for this "
-            "model. Average over fewer rows by obs=, or fit with approximation=bx.HSGP(...) or "
-            "bx.RandomFeatures(...), whose averages have no such limit."
+            "model. Average over fewer rows by obs=, or fit with an approximation, such as "
+            "bx.Inducing(...) or bx.HSGP(...), whose averages have no such limit."
         )
 
 

@@ -58,7 +58,8 @@ class Result:
         self._response = response
         each = model.specification.classes is not None and not question.jointly
         self.classes = tuple(model.training.labels or ()) if each else ()
-        self._picked = picked = _picked(question, features, covariance)
+        self._across = covariance and where.by is not None
+        self._picked = picked = _picked(question, features, covariance and not self._across)
         self.drawn = np.arange(len(question.factor)) if question.total else picked
         self._kept = picked if question.total else slice(None)
         self._place = np.arange(len(picked))
@@ -77,8 +78,12 @@ class Result:
         shape = max(1, len(self.classes)), len(where.index), ends[-1]
         self._count = np.zeros(shape, int)
         self._mean, self._within, self._between = (np.zeros(shape) for _ in range(3))
-        square = (*shape[:2], widths[question.name], widths[question.name])
-        self._cov = np.zeros(square) if covariance and question.axes else None
+        width = widths[question.name]
+        square: tuple[int, ...] = (*shape[:2], width, width)
+        if self._across:
+            square = shape[0], shape[1] * width, shape[1] * width
+        within = covariance and bool(question.axes)
+        self._cov = np.zeros(square) if self._across or within else None
         self._residuals = np.zeros((2, *shape[:2]))
         self._jitter = np.zeros(1)
         self._store: Store | None = None
@@ -183,6 +188,9 @@ class Result:
         question, kept, (mean, second) = self._question, self._kept, part
         variance, cov = variances(second), blocks(second)
         own = None if self._cov is None or cov is None else cov[:, kept][:, :, kept]
+        if self._across:
+            size = len(mean) * mean[:, kept].shape[1]
+            own = second[:, kept][..., kept].reshape((size, size))
         found = {question.name: (mean[:, kept], variance[:, kept])}
         if question.noisy:
             found[question.noisy] = mean, variance + noise**2
@@ -230,7 +238,10 @@ class Result:
         apart = means - center
         self._between[own] += (apart**2).sum(axis=0) + share * shift**2
         self._within[own] += variance
-        if cov is not None:
+        if cov is not None and self._across:
+            moved = shift.ravel()
+            self._cov[label] += cov + share.flat[0] * np.outer(moved, moved)
+        elif cov is not None:
             between = np.einsum("fki,fkj->kij", apart, apart)
             between += (share * shift)[:, :, None] * shift[:, None]
             self._cov[label, rows] += cov + between
@@ -379,11 +390,7 @@ class Result:
                 variables[f"{name}_interval"] = (*own, "ci_bound"), self._ends(name)[:, place]
                 coords["ci_bound"] = BOUNDS
         if self._cov is not None:
-            first = q.axes[0].dim
-            count = self._count[:, :, self._columns[q.name], None]
-            beside = ("obs", first, f"{first}_bis", *classes)
-            variables[f"{q.name}_cov"] = beside, self._by_class(self._cov / count)
-            coords[f"{first}_bis"] = coords[first]
+            variables[f"{q.name}_cov"] = self._covariance(dims[q.name], coords)
         if q.noisy:
             variables |= under_one_name(variables, q.noisy)
         variables |= self._beside(coords)
@@ -397,6 +404,18 @@ class Result:
             variables |= self._responses(self._response, variables, held)
         attrs = {"ci_prob": self._prob} if "ci_bound" in coords else {}
         return xr.Dataset(variables, coords, q.attrs | attrs)
+
+    def _covariance(self, dims, coords):
+        """Covariances within rows, or across all groups of rows; the second dims end in `_bis`."""
+        classes = ("class",) if self.classes else ()
+        own = tuple(dim for dim in dims if dim != "class" or not classes)
+        again = own if self._across else own[1:]
+        coords |= {f"{dim}_bis": coords[dim] for dim in again}
+        found = self._cov / self._count[0, 0, 0]
+        if self._across:
+            sizes = [len(coords[dim]) for dim in own]
+            found = found.reshape((len(found), *sizes, *sizes))
+        return (*own, *(f"{dim}_bis" for dim in again), *classes), self._by_class(found)
 
     def _responses(self, response, variables, held):
         """Draws, moments and interval of new responses and their means, beside those of f."""

@@ -46,7 +46,7 @@ SHARED = {
     "features": """list of str, optional
     Only these features.""",
     "covariance": """bool
-    Add covariances within an observation, named `_cov`.""",
+    Add covariances within an observation, named `_cov`; with `by`, across all groups.""",
     "by": """True, str, list of str, series or frame, optional
     Explain averages over rows instead: of all rows; of rows with equal values in a column, or in
     several; with equal labels (m,); or sums by the weights in a frame (m, groups), used as given.

@@ -409,7 +409,8 @@ def _summarised(found, covariance, keep, prob):
     made["comparison_interval"] = interval_of(found, "comparison", prob)
     if covariance:
         apart = draws - made["comparison_mean"]
-        other = apart.rename(contrast="contrast_bis")
+        dims = [dim for dim in ("by", "contrast") if dim in apart.dims]
+        other = apart.rename({dim: f"{dim}_bis" for dim in dims})
         made["comparison_cov"] = (apart * other).mean(samples)
     made = made.drop_dims(samples) if keep == "summary" else made
     return made.assign_attrs(found.attrs | {"ci_prob": prob})

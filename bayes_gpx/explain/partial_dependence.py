@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -10,6 +11,9 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
+from bayes_gpx.draws.averages import By, Weights, by_rows
+from bayes_gpx.draws.evaluate import LARGEST_JOINT, evaluate
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.level_moves import at_levels
 from bayes_gpx.draws.naming import origin
@@ -25,6 +29,12 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+NAME = "partial_dependence"
+"""Name of the averages."""
+
+PATIENCE = 4
+"""How many times as long as random functions exact averages may take."""
+
 FEW_VALUES = 10
 """Most values of a column of numbers that are its places, if each stands for two rows or more."""
 
@@ -37,6 +47,7 @@ def partial_dependence(
     *,
     groups_new: Column | None = None,
     obs: Labels | None = None,
+    by: By = None,
     features: Sequence[str] | None = None,
     steps: int = 20,
     on: Literal["response", "latent"] = "response",
@@ -50,8 +61,9 @@ def partial_dependence(
     """Average predictions along each feature, over the values of all others.
 
     Use it for curves: for each row (ICE), and averaged over rows. If the curves of the rows are not
-    parallel, the feature interacts with others. Curves are computed for random functions of the
-    posterior. The band shows the uncertainty of the average, not the variation between rows.
+    parallel, the feature interacts with others. The band shows the uncertainty of the average, not
+    the variation between rows. Averages of f are exact for tables of moderate size, see the
+    attribute `moments`; all others are those of random functions of the posterior.
 
     Parameters
     ----------
@@ -65,6 +77,8 @@ def partial_dependence(
         Groups of the new rows, for models with groups; see `bayes_gpx.GP`.
     obs : label or list of labels, optional
         Only these rows.
+    by : True, str, list of str, series or frame, optional
+        Average within groups of rows, as in `derivatives`; over all rows by default.
     features : list of str, optional
         Only these features.
     steps : int
@@ -93,9 +107,9 @@ def partial_dependence(
         ==================================  ================================  =========
         variable                            dims                              unit
         ==================================  ================================  =========
-        `partial_dependence`                chain, draw, feature, step        f or S(f)
-        `partial_dependence_mean`, `_sd`    feature, step                     f or S(f)
-        `partial_dependence_band`           feature, step, ci_bound           f or S(f)
+        `partial_dependence`                chain, draw, [by,] feature, step  f or S(f)
+        `partial_dependence_mean`, `_sd`    [by,] feature, step               f or S(f)
+        `partial_dependence_band`           [by,] feature, step, ci_bound     f or S(f)
         `ice_mean`                          obs, feature, step                f or S(f)
         `ice` (``keep="draws"``)            chain, draw, obs, feature, step   f or S(f)
         `value`                             feature, step                     x
@@ -138,46 +152,43 @@ def partial_dependence(
     for name in names:
         one_of("features", name, frame.sources)
     where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
-    with or_else("Curves of partial dependence", "or use bx.comparisons with on='latent'"):
-        functions = draw_functions(
-            model,
-            idata,
-            draws=draws,
-            num_draws=num_draws,
-            waves=WAVES,
-            seed=seed,
-            progressbar=progressbar,
-        )
-    curves, averages, places = [], [], []
+    groups = by_rows(model, where, True if by is None else by).by
     along = [_along(model, where, name, steps) for name in names]
     length = max(len(place) for place, _ in along)
-    for place, moved in along:
-        places.append(_filled(place, 0, length))
-        f = values(functions, moved, on, progressbar=progressbar)
-        f = f.reshape((*functions.shape, len(place), len(where.X), *f.shape[3:])).swapaxes(2, 3)
-        f = _filled(f, 3, length)
-        averages.append(f.mean(axis=2))
-        curves.append(f if keep == "draws" else f.mean(axis=(0, 1)))
-    several = model.specification.classes is not None
-    average, dims = np.stack(averages, axis=2), ("feature", "step", "class")[: 2 + several]
-    tails = np.quantile(average, [0.5 - prob / 2, 0.5 + prob / 2], axis=(0, 1))
-    variables = {
-        "partial_dependence": (("chain", "draw", *dims), average),
-        "partial_dependence_mean": (dims, average.mean(axis=(0, 1))),
-        "partial_dependence_sd": (dims, average.std(axis=(0, 1))),
-        "partial_dependence_band": ((*dims, "ci_bound"), np.moveaxis(tails, 0, -1)),
-        "value": (("feature", "step"), np.stack(places)),
-    }
-    if keep == "draws":
-        ice = np.stack(curves, axis=3)
-        variables["ice"] = ("chain", "draw", "obs", *dims), ice
-        curves = list(np.moveaxis(ice.mean(axis=(0, 1)), 1, 0))
-    variables["ice_mean"] = ("obs", *dims), np.stack(curves, axis=1)
-    hyper = functions.hyper
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    options: dict[str, Any] = {"draws": draws, "num_draws": num_draws, "seed": seed}
+    options["progressbar"] = progressbar
+    rows, functions = length * len(where.X), None
+    exact = keep == "summary" and not on_response
+    possible = exact and (rows <= LARGEST_JOINT or model.specification.approximation is not None)
+    if not (possible and _affordable(model, hyper, rows, draws)):
+        cure = "or pass on='latent', keep='summary' and fewer rows by obs="
+        try:
+            with or_else("Curves of partial dependence", cure):
+                functions = draw_functions(model, idata, waves=WAVES, **options)
+        except ValueError:
+            if not possible:
+                raise
+    if functions is None:
+        moments = "exact"
+        each = [_exactly(model, idata, moved, groups, prob, options) for _, moved in along]
+    else:
+        moments = "of the functions"
+        how = groups, prob, on, keep, progressbar
+        each = [_by_functions(functions, moved, *how) for _, moved in along]
+    several = ("class",) if model.specification.classes is not None else ()
+    variables: dict[str, Any] = {}
+    for name in each[0]:
+        dims, _ = each[0][name]
+        parts = [_filled(part[name][1], dims.index("step"), length) for part in each]
+        at = dims.index("step")
+        variables[name] = (*dims[:at], "feature", *dims[at:]), np.stack(parts, axis=at)
+    variables["value"] = ("feature", "step"), [_filled(place, 0, length) for place, _ in along]
     coords: dict[str, Any] = {
         "chain": hyper.chain,
-        "draw": np.arange(functions.each) if hyper.alone else hyper.draw,
+        "draw": np.arange(draws) if hyper.alone else hyper.draw,
         "obs": where.index,
+        "by": groups.labels,
         "feature": names,
         "step": np.arange(length),
         "ci_bound": BOUNDS,
@@ -189,8 +200,69 @@ def partial_dependence(
     if several:
         coords["class"] = list(model.training.labels)
     units = response_units(model) if on_response else questions.latent_units(model)
-    attrs = {"units": units, "ci_prob": prob}
-    return xr.Dataset(variables, coords, origin(model) | attrs)
+    attrs = {"units": units, "ci_prob": prob, "moments": moments}
+    found = xr.Dataset(variables, coords, origin(model) | attrs)
+    return found.isel(by=0, drop=True) if by is None else found
+
+
+def _affordable(model, hyper, rows, draws):
+    """Whether exact averages take no longer than a few times as long as random functions.
+
+    They need the covariance of all places of all rows for each hyperparameter draw, and a function
+    its distances to the data and waves at each of these.
+    """
+    if model.specification.expanded:
+        return True
+    functions = draws if hyper.alone else len(hyper)
+    return len(hyper) * rows <= PATIENCE * functions * (model.training.n + WAVES)
+
+
+def _exactly(model, idata, moved, groups, prob, options):
+    """Averages of f at each place, and its mean in each row, as dims and arrays by name."""
+    g, m = groups.values.shape
+    k = len(moved.X) // m
+    weights = np.kron(np.eye(k), groups.values)
+    asked = replace(moved, by=Weights(np.arange(k * g), weights)).having(weights=weights.T)
+    question = questions.value(model, smooth=True)
+    own = {"on": "latent", "ci_prob": prob, **options}
+    found = evaluate(model, idata, question, asked, **own)
+    own |= {"keep": "summary", "progressbar": False}
+    rows = evaluate(model, idata, question, moved, **own)
+
+    def placed(values, axis, size):
+        """Places and groups (or rows) as two axes, the places last."""
+        shape = (*values.shape[:axis], k, size, *values.shape[axis + 1 :])
+        return values.reshape(shape).swapaxes(axis, axis + 1)
+
+    classes = tuple(dim for dim in found["f_mean"].dims if dim == "class")
+    interval = found["f_interval"].values if "f_interval" in found else None
+    parts = {
+        NAME: (("chain", "draw", "by", "step", *classes), placed(found["f"].values, 2, g)),
+        f"{NAME}_mean": (("by", "step", *classes), placed(found["f_mean"].values, 0, g)),
+        f"{NAME}_sd": (("by", "step", *classes), placed(found["f_sd"].values, 0, g)),
+        f"{NAME}_band": (("by", "step", *classes, "ci_bound"), placed(interval, 0, g)),
+        "ice_mean": (("obs", "step", *classes), placed(rows["f_mean"].values, 0, m)),
+    }
+    return parts
+
+
+def _by_functions(functions, moved, groups, prob, on, keep, progressbar):
+    """As `_exactly`, of random functions; with their curves in each row if draws are kept."""
+    g, m = groups.values.shape
+    f = values(functions, moved, on, progressbar=progressbar)
+    f = f.reshape((*functions.shape, -1, m, *f.shape[3:])).swapaxes(2, 3)
+    average = np.moveaxis(np.tensordot(groups.values, f, (1, 2)), 0, 2)
+    tails = np.quantile(average, [0.5 - prob / 2, 0.5 + prob / 2], axis=(0, 1))
+    classes = ("class",) * (f.ndim - 4)
+    lead, dims = ("chain", "draw"), ("step", *classes)
+    parts = {
+        NAME: ((*lead, "by", *dims), average),
+        f"{NAME}_mean": (("by", *dims), average.mean(axis=(0, 1))),
+        f"{NAME}_sd": (("by", *dims), average.std(axis=(0, 1))),
+        f"{NAME}_band": (("by", *dims, "ci_bound"), np.moveaxis(tails, 0, -1)),
+        "ice_mean": (("obs", *dims), f.mean(axis=(0, 1))),
+    }
+    return parts | ({"ice": ((*lead, "obs", *dims), f)} if keep == "draws" else {})
 
 
 def _along(model, where, name, steps):

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.draws.evaluate import LARGEST_JOINT
-from bayes_gpx.draws.intervals import BOUNDS, interval_probability
-from bayes_gpx.draws.points import at_other_x, points, points_to_explain, read_baseline
+from bayes_gpx.draws import questions
+from bayes_gpx.draws.averages import By, by_rows
+from bayes_gpx.draws.evaluate import LARGEST_JOINT, evaluate
+from bayes_gpx.draws.intervals import BOUNDS, interval_of, interval_probability
+from bayes_gpx.draws.points import Points, at_other_x, points, points_to_explain, read_baseline
 from bayes_gpx.explain.answered import chosen, documented, has_outputs, of_each_output
 from bayes_gpx.explain.derivatives import numbers_among, slopes_of_f
 from bayes_gpx.numerics.quadrature import rule
@@ -31,6 +33,7 @@ def slopes(
     *,
     groups_new: Column | None = None,
     obs: Labels | None = None,
+    by: By = None,
     rope: tuple[float, float] | dict[str, tuple[float, float]] | None = None,
     ci_prob: float | None = None,
     draws: int = 1000,
@@ -45,8 +48,8 @@ def slopes(
     """Average the slopes of f over rows, with probabilities of their sign.
 
     Use `slopes` to see where an effect is steep, flat or reversed, and `derivatives` for the
-    derivatives alone. Averages, signs and simultaneous bands come from joint draws over rows, so
-    they are rough if there are few draws. For each hyperparameter draw, time grows with the cube of
+    derivatives alone. Signs and simultaneous bands come from joint draws over rows, so they are
+    rough if there are few draws. For each hyperparameter draw, time grows with the cube of
     rows times features, and this number is limited. Reduce it with `features`, `obs` and
     `num_draws`.
 
@@ -54,6 +57,8 @@ def slopes(
     ----------
     model, idata, X_new, Z_new, groups_new, obs
         As in `derivatives`.
+    by : True, str, list of str, series or frame, optional
+        Average within groups of rows, as in `derivatives`; over all rows by default.
     rope : tuple (low, high) or dict of feature to (low, high), optional
         Region of practical equivalence: slopes that count as zero, in units of y per unit of the
         feature, including both ends. A dict needs a region for each explained feature.
@@ -66,10 +71,12 @@ def slopes(
         =================================  ==============================  ===========
         variable                           dims                            unit
         =================================  ==============================  ===========
-        `average_slope`                    chain, draw, feature            y per x
-        `average_slope_mean`, `_sd`        feature                         y per x
-        `probability_positive`             feature                         probability
-        `probability_in_rope`              feature                         probability
+        `average_slope`                    chain, draw, [by,] feature      y per x
+        `average_slope_mean`, `_sd`        [by,] feature                   y per x
+        `average_slope_interval`           [by,] feature, ci_bound         y per x
+        `average_slope_cov`                [by,] feature, and again        squared
+        `probability_positive`             [by,] feature                   probability
+        `probability_in_rope`              [by,] feature                   probability
         `rope`                             feature, ci_bound               y per x
         `derivative_mean`, `_sd`           obs, feature                    y per x
         `derivative_probability_positive`  obs, feature                    probability
@@ -79,9 +86,10 @@ def slopes(
         `value`                            obs, feature                    x
         =================================  ==============================  ===========
 
-        `average_slope` is the mean over rows of each draw. Its mean is exact and its sd is the sd
-        of the draws; the moments of the derivatives are exact. `probability_in_rope` and `rope`
-        need `rope`. The attribute `along` names the feature that varies alone over the rows, if
+        `average_slope` is the mean over rows, or the sum by the weights in a frame `by`. Its
+        moments and interval are exact, as those of the derivatives are; of probabilities and rates
+        they are those of the draws, but for exact means. `probability_in_rope` and `rope` need
+        `rope`. The attribute `along` names the feature that varies alone over the rows, if
         there is one. For classes and counts the slopes describe the probability or rate unless
         ``on="latent"``, as in `derivatives`.
 
@@ -138,15 +146,20 @@ def slopes(
     options |= {"joint": True, "keep": "draws", "ci_prob": prob}
     found = slopes_of_f(model, idata, where, **options)
     slope = found["derivative"]
-    average = slope.mean("obs")
     samples = ["chain", "draw"]
-    result = found.drop_vars("derivative").assign(
-        average_slope=average,
-        average_slope_mean=found["derivative_mean"].mean("obs"),
-        average_slope_sd=average.std(samples),
-        probability_positive=(average > 0).mean(samples),
-        derivative_probability_positive=(slope > 0).mean(samples),
-        **_bands(found, prob),
+    groups = by_rows(model, where, True if by is None else by)
+    averages = _averages(model, idata, groups, found, **options)
+    if by is None:
+        averages = averages.isel(by=0, by_bis=0, drop=True, missing_dims="ignore")
+    average = averages["average_slope"]
+    result = (
+        found.drop_vars("derivative")
+        .assign(averages)
+        .assign(
+            probability_positive=(average > 0).mean(samples),
+            derivative_probability_positive=(slope > 0).mean(samples),
+            **_bands(found, prob),
+        )
     )
     if regions is not None:
         region = xr.DataArray(
@@ -162,6 +175,40 @@ def slopes(
     if len(varying) == 1 and held:
         result.attrs["along"] = training.X.columns[varying[0]]
     return result
+
+
+AVERAGED = {
+    f"derivative{part}": f"average_slope{part}"
+    for part in ("", "_mean", "_sd", "_interval", "_cov")
+}
+"""Names of averages, by the names of what is averaged."""
+
+
+def _averages(
+    model: Model,
+    idata: Draws,
+    groups: Points,
+    found: xr.Dataset,
+    *,
+    on: str = "response",
+    joint: bool = True,
+    path: str | PathLike | None = None,
+    **options: Any,
+) -> xr.Dataset:
+    """Average slopes of groups: exact where they are linear in f, else from the draws at rows."""
+    question = questions.derivative(model)
+    if not questions.is_nonlinear(model, question, on):
+        options["features"] = list(found["feature"].values)
+        each = evaluate(model, idata, question, groups, on=on, **options)
+    else:
+        weights = xr.DataArray(groups.by.values, {"by": groups.by.labels}, ["by", "obs"])
+        own = ["derivative", "derivative_mean"]
+        each = xr.Dataset({name: xr.dot(found[name], weights, dim="obs") for name in own})
+        each["derivative_sd"] = each["derivative"].std(["chain", "draw"])
+        each["derivative_interval"] = interval_of(each, "derivative", options["ci_prob"])
+    known = {name: new for name, new in AVERAGED.items() if name in each}
+    order = ["chain", "draw", "by", "feature", "by_bis", "feature_bis", "class", "ci_bound"]
+    return each[list(known)].rename(known).transpose(*order, missing_dims="ignore")
 
 
 @documented

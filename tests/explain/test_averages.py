@@ -1,12 +1,19 @@
 """Averages over rows by `by=`, against dense covariances of all rows written anew."""
 
+import json
+
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
+import xarray as xr
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
+import marginaleffects_values
 import oracle
+from bayes_gpx.draws import averages, evaluate
+from known_draws import known
 
 QUIET = {"progressbar": False}
 SUMMARY = QUIET | {"keep": "summary"}
@@ -74,7 +81,7 @@ def test_average_slopes_are_limits_of_differences(model):
         one = found.sel(feature=name)
         assert_allclose(one["derivative_mean"], w @ mean, rtol=1e-6)
         assert_allclose(one["derivative_sd"], np.sqrt(np.diag(w @ cov @ w.T)), rtol=1e-5)
-    variance = np.einsum("gjj->gj", found["derivative_cov"].values)
+    variance = np.einsum("gjgj->gj", found["derivative_cov"].values)
     assert_allclose(np.sqrt(variance), found["derivative_sd"], rtol=1e-9)
 
 
@@ -205,3 +212,144 @@ def test_averages_are_plotted_as_rows_once_renamed(model):
     panels = bx.plot_attributions(found.rename(by="obs"), backend="matplotlib").viz["plot"]
     assert panels["obs"].values.tolist() == ["north", "south", "west"]
     assert set(bx.to_pandas(found)["by"]) == {"north", "south", "west"}
+
+
+def test_covariances_of_averages_are_those_of_the_dense_posterior(model):
+    _, cov = posterior(X.to_numpy())
+    found = bx.predictions(model, THETA, by=GROUPS, on="latent", covariance=True, **SUMMARY)
+    assert found["f_cov"].dims == ("by", "by_bis")
+    assert_allclose(found["f_cov"], WEIGHTS @ cov @ WEIGHTS.T, atol=1e-12)
+
+
+def test_covariances_of_averages_add_up_over_draws(model):
+    """Within and between draws of the hyperparameters."""
+    thetas = [THETA, THETA | {"amplitude": 0.7}, THETA | {"sigma": 0.6}]
+    options = {"by": GROUPS, "covariance": True, **SUMMARY}
+    each = [bx.attributions(model, theta, **options) for theta in thetas]
+    means = np.stack([one["attribution_mean"].values.ravel() for one in each])
+    covs = [one["attribution_cov"].values.reshape(2 * [means.shape[1]]) for one in each]
+    found = bx.attributions(model, known(model, thetas), **options)["attribution_cov"]
+    assert found.dims == ("by", "feature", "by_bis", "feature_bis")
+    expected = np.mean(covs, axis=0) + np.cov(means.T, bias=True)
+    assert_allclose(found.values.reshape(expected.shape), expected, atol=1e-12)
+
+
+CATEGORICAL = {"lengthscale": [1.1, 0.7], "amplitude": 1.2}
+PAIRED = {
+    "attributions": (lambda: bx.GP(X, y, kernel="matern52"), THETA, {}),
+    "predictions": (lambda: bx.GP(X, y, groups=GROUPS), THETA | {"group_amplitude": 0.4}, {}),
+    "contributions": (lambda: bx.GPX(X, y), THETA | {"sigma_w": 0.2}, {}),
+    "comparisons": (lambda: bx.GP(X, y, approximation=bx.Inducing(6)), THETA, {}),
+    "derivatives": (
+        lambda: bx.GP(X, GROUPS, likelihood="categorical"),
+        CATEGORICAL,
+        {"on": "latent"},
+    ),
+}
+
+
+@pytest.mark.parametrize("verb", PAIRED)
+def test_pairs_of_blocks_are_all_rows(verb, monkeypatch):
+    """Blocks that do not divide the rows, so that the last one is filled up."""
+    make, theta, options = PAIRED[verb]
+    model, ask = make(), getattr(bx, verb)
+    options = options | {"by": GROUPS, "covariance": True, **SUMMARY}
+    whole = ask(model, theta, **options)
+    for module in (averages, evaluate):
+        monkeypatch.setattr(module, "BLOCK", 9)
+    xr.testing.assert_allclose(ask(model, theta, **options), whole, rtol=1e-10, atol=1e-12)
+
+
+def test_inducing_points_have_no_limit(monkeypatch):
+    monkeypatch.setattr(evaluate, "LARGEST_JOINT", 10)
+    exact, few = bx.GP(X, y), bx.GP(X, y, approximation=bx.Inducing(6))
+    assert bx.derivatives(few, THETA, by=True, **SUMMARY)["derivative_sd"].values.all()
+    with pytest.raises(ValueError, match=r"covariance of 36 quantities, at most 10.*bx.Inducing"):
+        bx.derivatives(exact, THETA, by=True, **SUMMARY)
+
+
+def test_average_slopes_have_exact_moments(model):
+    found = bx.slopes(model, THETA, by=GROUPS, seed=1, covariance=True, **QUIET)
+    expected = bx.derivatives(model, THETA, by=GROUPS, covariance=True, **SUMMARY)
+    for part in ("mean", "sd", "interval", "cov"):
+        assert_allclose(found[f"average_slope_{part}"], expected[f"derivative_{part}"], rtol=1e-10)
+    every = bx.slopes(model, THETA, seed=1, **QUIET)
+    assert every["average_slope_interval"].dims == ("feature", "ci_bound")
+    assert_allclose(every["average_slope_mean"], every["derivative_mean"].mean("obs"), rtol=1e-10)
+
+
+def test_average_slopes_of_probabilities_are_averages_of_draws():
+    model = bx.GP(X, np.where(y > 0, "high", "low"), likelihood="bernoulli")
+    found = bx.slopes(model, CATEGORICAL, by=GROUPS, draws=50, seed=1, **QUIET)
+    rows = bx.derivatives(model, CATEGORICAL, joint=True, draws=50, seed=1, **QUIET)
+    expected = np.einsum("gi,cdif->cdgf", WEIGHTS, rows["derivative"].values)
+    assert_allclose(found["average_slope"], expected, rtol=1e-10)
+    assert_allclose(found["average_slope_mean"], WEIGHTS @ rows["derivative_mean"].values)
+
+
+def test_partial_dependence_of_f_is_that_of_the_dense_posterior(model):
+    found = bx.partial_dependence(model, THETA, by=GROUPS, steps=3, **QUIET)
+    assert found.attrs["moments"] == "exact"
+    for j, name in enumerate(X.columns):
+        own = found.sel(feature=name)
+        for k, place in enumerate(own["value"].values):
+            points = X.to_numpy().copy()
+            points[:, j] = place
+            mean, cov = posterior(points)
+            assert_allclose(own["partial_dependence_mean"][:, k], WEIGHTS @ mean, rtol=1e-9)
+            sd = np.sqrt(np.diag(WEIGHTS @ cov @ WEIGHTS.T))
+            assert_allclose(own["partial_dependence_sd"][:, k], sd, rtol=1e-7)
+            assert_allclose(own["ice_mean"][:, k], mean, rtol=1e-9)
+    drawn = own["partial_dependence"].values[0]
+    assert_allclose(drawn.std(axis=0), own["partial_dependence_sd"], rtol=0.4)
+
+
+def test_partial_dependence_by_functions_agrees(model):
+    exact = bx.partial_dependence(model, THETA, by=GROUPS, steps=3, **QUIET)
+    options = {"keep": "draws", "draws": 2000, "seed": 1, **QUIET}
+    drawn = bx.partial_dependence(model, THETA, by=GROUPS, steps=3, **options)
+    error = 5 * exact["partial_dependence_sd"] / np.sqrt(2000)
+    assert (abs(exact["partial_dependence_mean"] - drawn["partial_dependence_mean"]) < error).all()
+    assert drawn.attrs["moments"] == "of the functions"
+    one = bx.partial_dependence(bx.GP(X, y, kernel="periodic"), PERIODIC, steps=3, **QUIET)
+    assert one["partial_dependence_mean"].dims == ("feature", "step")
+
+
+PERIODIC = {"lengthscale": [1.0, 1.0], "period": 2.0, "amplitude": 1.0, "sigma": 0.3}
+
+
+def test_average_effects_of_a_linear_model_are_those_of_marginaleffects():
+    """With least squares' own sigma, and priors so wide that they say nothing.
+
+    An amplitude of 1e3 moves the results by 1e-8; at 1e4 the round-off of sds reaches 1e-5.
+    """
+    rows, response, region = marginaleffects_values.rows()
+    stored = json.loads(marginaleffects_values.STORED.read_text())
+    model = bx.GP(rows, response, kernel="linear")
+    theta = {"amplitude": 1e3, "sigma": stored["sigma"] / response.std(ddof=0)}
+    slopes = bx.slopes(model, theta, seed=1, features=["age", "dose"], **QUIET)
+    by_region = bx.slopes(model, theta, seed=1, by=region, features=["dose"], **QUIET)
+    variables = {"dose": (-1.0, 2.0)}
+    comparison = bx.comparisons(model, theta, variables=variables, by=True, **SUMMARY)
+    # Here the intercept is uncertain too.
+    other = bx.GP(rows, response, kernel=wide, scale=False)
+    noise = {"sigma": stored["sigma"]}
+    predictions = bx.predictions(other, noise, by=region, on="latent", **SUMMARY)
+    found = {
+        "slopes": (slopes, "average_slope"),
+        "slopes by region": (by_region, "average_slope"),
+        "comparison": (comparison, "comparison"),
+        "predictions": (predictions, "f"),
+    }
+    for key, (ours, name) in found.items():
+        # The standard errors of slopes are numerical derivatives there, right to four digits.
+        tolerance = 1e-4 if "slopes" in key else 1e-6
+        assert_allclose(np.ravel(ours[f"{name}_mean"]), stored[key]["estimate"], rtol=1e-6)
+        assert_allclose(np.ravel(ours[f"{name}_sd"]), stored[key]["std_error"], rtol=tolerance)
+    exactly = stored["comparison"]["std_error"][0] / 3.0
+    assert_allclose(slopes["average_slope_sd"].sel(feature="dose"), exactly, rtol=1e-6)
+
+
+def wide(d):
+    """Coefficients and an intercept with prior sds of 1e3."""
+    return 1e6 * (pm.gp.cov.Linear(d, c=np.zeros(d)) + pm.gp.cov.Constant(1.0))

@@ -207,8 +207,12 @@ def test_partial_dependence_averages_the_functions(fitted):
         assert_allclose(at["partial_dependence_band"], band, rtol=1e-9)
     summary = bx.partial_dependence(model, idata, **options, **QUIET)
     assert "ice" not in summary and list(summary["feature"].values) == list(X)
-    for name in ("ice_mean", "partial_dependence"):
-        assert_allclose(summary[name].sel(feature=["dose"]), found[name], rtol=1e-9)
+    for k, place in enumerate(places):
+        asked = {"on": "latent", "keep": "summary", **QUIET}
+        expected = bx.predictions(model, idata, rows.assign(dose=place), **asked)["f_mean"]
+        assert_allclose(summary["ice_mean"].sel(feature="dose", step=k), expected, rtol=1e-9)
+        average = summary["partial_dependence_mean"].sel(feature="dose", step=k)
+        assert_allclose(average, expected.mean(), rtol=1e-9)
 
 
 def test_z_is_held_where_it_was_given(regression):
@@ -216,7 +220,8 @@ def test_z_is_held_where_it_was_given(regression):
     model = bx.GPX(X, y, Z)
     theta = {"lengthscale": [1.0, 2.0], "amplitude": 1.0, "sigma_w": 0.1, "sigma": 0.3}
     options = {"draws": 3, "seed": 0}
-    found = bx.partial_dependence(model, theta, steps=2, features=["age"], **options, **QUIET)
+    along = {"steps": 2, "features": ["age"], "keep": "draws"}
+    found = bx.partial_dependence(model, theta, **along, **options, **QUIET)
     functions = bx.sample_functions(model, theta, **options, **QUIET)
     f = functions.predictions(X.assign(age=X["age"].min()), Z)["f"]
     first = found["partial_dependence"][..., 0, 0]

@@ -357,7 +357,7 @@ def test_new_rows_need_groups_where_the_model_has_them(gp):
     with pytest.raises(ValueError, match="a model without groups"):
         bx.project(gp, GP_THETA)
     with pytest.raises(ValueError, match="and no groups"):
-        bx.partial_dependence(gp, GP_THETA, features=["age"])
+        bx.partial_dependence(gp, GP_THETA, features=["age"], keep="draws")
     with pytest.raises(ValueError, match="All measures but inverse_lengthscale.*use bx.relevance"):
         bx.importances(gp, GP_THETA, progressbar=False)
     alone = bx.importances(gp, GP_THETA, measures=["inverse_lengthscale"], progressbar=False)
@@ -381,5 +381,7 @@ def test_the_response_of_groups_names_what_works(likelihood):
             verb(model, theta, seed=1, **QUIET)
         found = verb(model, theta, on="latent", **QUIET)
         assert all(np.isfinite(found[k]).all() for k in found if k.endswith("_mean"))
-    with pytest.raises(ValueError, match="use bx.comparisons with on='latent'"):
+    with pytest.raises(ValueError, match="pass on='latent', keep='summary' and fewer rows"):
         bx.partial_dependence(model, theta, **QUIET)
+    found = bx.partial_dependence(model, theta, on="latent", **QUIET)
+    assert np.isfinite(found["partial_dependence_sd"]).any()
