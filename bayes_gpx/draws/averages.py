@@ -148,15 +148,16 @@ def by_rows(model: ModelLike, where: Points, by: By) -> Points:
     return _with(where, known, member / member.sum(axis=1, keepdims=True))
 
 
-def _with(where, labels, values):
+def _with(where: Points, labels: np.ndarray, values: np.ndarray) -> Points:
     """The points with weights, which operators are given."""
     return replace(where, by=Weights(labels, values)).having(weights=values.T)
 
 
-def _labels(model, where, by):
+def _labels(model: ModelLike, where: Points, by: Any) -> np.ndarray:
     """A label for each row: of a column, of several, or as given."""
     training = model.training
     if isinstance(by, str):
+        frames: dict[str, tuple[Any, Any]]
         frames = {name: (training.X, where.X_values) for name in training.X.sources}
         if training.Z is not None and not training.tied:
             frames |= {name: (training.Z, where.Z_values) for name in training.Z.sources}
@@ -179,7 +180,7 @@ def _column(frame: Frame, values: np.ndarray, name: str) -> np.ndarray:
     return own[:, 0]
 
 
-def _of_rows(where, values):
+def _of_rows(where: Points, values: np.ndarray) -> np.ndarray:
     """Values of the explained rows, of one for each of these or for each row that was passed."""
     if not values.ndim:
         raise ValueError(

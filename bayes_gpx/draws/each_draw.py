@@ -7,7 +7,7 @@ blocks may have any length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayes_gpx.aliases import Draws
+from bayes_gpx.aliases import Draws, Tensor
 from bayes_gpx.data.streamed import StreamedData
 from bayes_gpx.draws.graphs import Structure, compiled, data_of
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
@@ -31,8 +31,9 @@ from bayes_gpx.system.memory import in_words, refuse_beyond
 from bayes_gpx.system.tasks import in_turn
 
 if TYPE_CHECKING:
+    from bayes_gpx.data.training import TrainingData
     from bayes_gpx.draws.points import Points
-    from bayes_gpx.posteriors.base import Build
+    from bayes_gpx.posteriors.base import Build, OneDraw
 
 BLOCK_BYTES = 32 * 2**20
 """Size of the largest array that a block of rows may need."""
@@ -72,10 +73,10 @@ def _factors(structure: Structure, data: dict[str, Any]) -> Callable:
     """Function from a list of hyperparameters to (alpha, root) and their jitter."""
     staged = compiled(structure, _factorise, {"jitter": np.zeros(())}, data, buffered=True)
     factorise = staged.given(*data.values())
-    return lambda given: with_jitter(lambda jitter: factorise(*given, np.asarray(jitter)))
+    return lambda given: with_jitter(partial(_at_jitter, factorise, given))
 
 
-def _factorise(draw):
+def _factorise(draw: OneDraw) -> list[Tensor]:
     return [*draw.strategy.condition(draw.given)]
 
 
@@ -85,7 +86,7 @@ def _kept_factors(model: ModelLike, structure: Structure, data: dict[str, Any]) 
     return partial(_once, model.found, factors) if "parts" in data else factors
 
 
-def _once(found, factors, given):
+def _once(found: dict[str, tuple], factors: Callable, given: list[np.ndarray]) -> tuple:
     """What was found for these hyperparameters before; computed where it was not."""
     key = digest(*given)
     if key not in found:
@@ -180,8 +181,8 @@ def each_draw(
                 kept: list[Callable] = []
                 for number, theta in draws:
                     state = {"jitter": np.zeros(())}
-                    parts = _of_draw(shared, theta, state, [rows], _of(cases, number), kept)
-                    for _, key, arrays in parts:
+                    own_cases = _of(cases, number)
+                    for _, key, arrays in _of_draw(shared, theta, state, [rows], own_cases, kept):
                         yield number, theta, rows, key, arrays, 0.0
             return
         kept, seconds = [], 0.0
@@ -192,6 +193,7 @@ def each_draw(
             blocks = blocks or _blocks(m, size_of(len(state["alpha"])))
             some = blocks if done else [r for r in blocks if not begun[1] or r.start >= begun[1]]
             own = kept if len(blocks) == 1 else None
+            parts: Iterable[tuple]
             parts = _of_draw(shared, theta, state, some, _of(cases, number), own)
             if executor is not None:
                 parts = _copied(parts)
@@ -209,21 +211,28 @@ def each_draw(
                 yield number, of_outputs(theta), rows, key, arrays, jitter
 
 
-def _blocks(m, size):
+def _blocks(m: int, size: int) -> list[slice]:
     return [slice(first, min(first + size, m)) for first in range(0, m, size)]
 
 
-def _of(cases, number):
+def _of(cases: Cases, number: int) -> Sequence[Case]:
     return cases(number) if callable(cases) else cases
 
 
-def _state(factors, theta):
+def _state(factors: Callable, theta: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], float]:
     """What the data leave behind at a draw, and its jitter."""
     (alpha, root), jitter = factors([*theta.values()])
     return {"jitter": np.asarray(jitter), "alpha": alpha, "root": root}, jitter
 
 
-def _of_draw(shared, theta, state, blocks, cases, kept):
+def _of_draw(
+    shared: tuple,
+    theta: Mapping[str, Any],
+    state: dict[str, np.ndarray],
+    blocks: Sequence[Any],
+    cases: Sequence[Case],
+    kept: list[Callable] | None,
+) -> Iterator[tuple[Any, int, list[np.ndarray]]]:
     """Yield rows, number of the case and arrays of one draw, given what the data leave behind.
 
     The function of the only block, for the running thread, is `kept`; None if there are several.
@@ -244,7 +253,7 @@ def _of_draw(shared, theta, state, blocks, cases, kept):
             yield rows, key, at_rows(*theta.values(), *(state | case).values())
 
 
-def _of_several(shared, draws):
+def _of_several(shared: tuple, draws: Sequence[tuple[int, Mapping[str, Any]]]) -> list[tuple]:
     """The arrays of several draws, in the process that this is called in."""
     asked, blocks, cases = shared
     structure, _, data, *_ = asked
@@ -258,7 +267,7 @@ def _of_several(shared, draws):
         return found
 
 
-def _copied(parts):
+def _copied(parts: Iterable[tuple]) -> list[tuple]:
     """Rows, case and arrays, which the next call would overwrite."""
     return [(rows, key, [np.array(a) for a in arrays]) for rows, key, arrays in parts]
 
@@ -285,7 +294,7 @@ def at_training_rows(
     if not isinstance(hyper, HyperparameterDraws):
         hyper = hyperparameter_draws(model, hyper, num_draws)
     structure = Structure.of(model, hyper)
-    training = model.training
+    training: Any = model.training
     blocks: list[Any] = [None]
     if structure.strategy.by_sums:
         every = np.arange(n) if rows is None else rows
@@ -315,7 +324,14 @@ def at_training_rows(
     return [c.reshape((*shape, *c.shape[1:])) for c in columns], hyper, max(jitters)
 
 
-def _data(model, training, structure, groups, order, block):
+def _data(
+    model: ModelLike,
+    training: TrainingData,
+    structure: Structure,
+    groups: np.ndarray | None,
+    order: np.ndarray | None,
+    block: np.ndarray | None,
+) -> dict[str, Any]:
     """What graphs are given of a block of rows, or of all."""
     data = data_of(model, structure, None if block is None else training.rows(block))
     if order is not None:
@@ -326,14 +342,17 @@ def _data(model, training, structure, groups, order, block):
     return data
 
 
-def _in_threads(structure, build, data, draws, n):
+def _in_threads(
+    structure: Structure, build: Build, data: dict[str, Any], draws: Sequence[tuple], n: int
+) -> Iterator[tuple[list[np.ndarray], float]]:
     """Yield the arrays of each draw and the jitter that they took, several draws at a time."""
     staged = compiled(structure, build, {"jitter": np.zeros(())}, data, buffered=True)
 
-    def evaluated(some):
+    def evaluated(some: Sequence[tuple]) -> list[tuple[list[np.ndarray], float]]:
         function, found = staged.given(*data.values()), []
         for _, theta in some:
-            arrays, jitter = with_jitter(lambda j, t=theta: function(*t.values(), np.asarray(j)))
+            given = [*theta.values()]
+            arrays, jitter = with_jitter(partial(_at_jitter, function, given))
             found.append(([np.array(array) for array in arrays], jitter))
         return found
 
@@ -344,14 +363,18 @@ def _in_threads(structure, build, data, draws, n):
         pool.shutdown(cancel_futures=True)
 
 
-def _joined_blocks(arrays, blocks):
+def _at_jitter(function: Callable, given: list[np.ndarray], jitter: float) -> list[np.ndarray]:
+    return function(*given, np.asarray(jitter))
+
+
+def _joined_blocks(arrays: Sequence[np.ndarray], blocks: int) -> np.ndarray:
     """Numbers (draw,) of the first block, or arrays (draw, rows, ...) of all blocks' rows."""
     each = np.array_split(np.arange(len(arrays)), blocks)
-    stacked = [np.stack([arrays[k] for k in own]) for own in each]
+    stacked = [np.stack([arrays[int(k)] for k in own]) for own in each]
     return stacked[0] if stacked[0].ndim == 1 else np.concatenate(stacked, axis=1)
 
 
-def _whole_groups(groups, size):
+def _whole_groups(groups: np.ndarray, size: int) -> list[np.ndarray]:
     """Positions of rows in blocks of about that size, each of whole groups."""
     order, counts = np.argsort(groups, kind="stable"), np.bincount(groups)
     which = (np.cumsum(counts) - 1) // size

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.aliases import Draws
+from bayes_gpx.aliases import Draws, Tensor
 from bayes_gpx.draws.averages import BLOCK, averaged, in_pairs, of_groups, of_pair, refuse_averages
-from bayes_gpx.draws.each_draw import ONCE, each_draw, rows_within
+from bayes_gpx.draws.each_draw import ONCE, Case, each_draw, rows_within
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.protocols import ModelLike
+from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.results import Result
 from bayes_gpx.draws.stores import Store
 from bayes_gpx.numerics.jets import Jet
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from bayes_gpx.draws.new_responses import NewResponses
     from bayes_gpx.draws.points import Points
     from bayes_gpx.draws.questions import Question
+    from bayes_gpx.posteriors.base import Build, OneDraw
 
 LARGEST_JOINT = 5000
 """Most quantities that are drawn jointly."""
@@ -52,7 +54,7 @@ class _PosteriorMoments:
     beside: bool = False
     paired: bool = False
 
-    def __call__(self, draw):
+    def __call__(self, draw: OneDraw) -> list[Tensor]:
         """Return mean (m c,) and the moment; of a second, mean and variance (m,). Or `across`."""
         operator = self.operator(draw.asked)
         if self.across:
@@ -150,10 +152,10 @@ def evaluate(
     """
     one_of("keep", keep, ("draws", "summary"))
     one_of("on", on, ("response", "latent"))
-    observation = model.specification.observation
-    if question.nonlinear and on == "response" and observation.mean_name is not None:
+    if is_nonlinear(model, question, on):
+        response_name = model.specification.observation.mean_name
         raise ValueError(
-            f"{question.name} of the {observation.mean_name} cannot be drawn jointly with others. "
+            f"{question.name} of the {response_name} cannot be drawn jointly with others. "
             f"Pass on='latent' to draw it for f, in units of {question.units}."
         )
     count("draws", draws)
@@ -197,19 +199,15 @@ def evaluate(
     build = _PosteriorMoments(
         question.operator, moment, second, question.jointly, question.beside is not None, paired
     )
-    for number, theta, rows, label, (mean, second, *other), jitter in (
-        _each_sum if paired else each_draw
-    )(
-        model,
-        hyper,
-        build,
-        where,
-        size_of=partial(_rows_of_block, model, question, where, moment, each),
-        cases=[(k, {"label": np.asarray(k)}) for k in range(len(result.classes))] or ONCE,
-        begun=result.done,
-        description=f"Computing {question.name} of {m} rows, by draw",
-        progressbar=progressbar,
-    ):
+    cases: Sequence[Case] = [(k, {"label": np.asarray(k)}) for k in range(len(result.classes))]
+    told: dict[str, Any] = {"cases": cases or ONCE, "progressbar": progressbar}
+    told["description"] = f"Computing {question.name} of {m} rows, by draw"
+    if paired:
+        found = _each_sum(model, hyper, build, where, width=question.width, **told)
+    else:
+        size_of = partial(_rows_of_block, model, question, where, moment, each)
+        found = each_draw(model, hyper, build, where, size_of=size_of, begun=result.done, **told)
+    for number, theta, rows, label, (mean, second, *other), jitter in found:
         last = rows.stop == len(where.X)
         rows = rows if where.by is None else slice(0, m)  # noqa: PLW2901
         part = question.in_units(mean, second, result.drawn)
@@ -230,13 +228,13 @@ def evaluate(
         rng = np.random.default_rng(key)
         sources = 1 + (question.noisy is not None) + ("beside" in more)
         normal = rng.standard_normal((sources, each, *part[0].shape))
-        found = result.sample(part, normal, noise, more.get("beside"))
+        drawn = result.sample(part, normal, noise, more.get("beside"))
         if response is not None:
-            found |= result.sample_responses(rows, found[question.name], theta, rng)
+            drawn |= result.sample_responses(rows, drawn[question.name], theta, rng)
         if not sampled:
             continue
         own = slice(at[1] * each, (at[1] + 1) * each)
-        result.write((at[0], own, rows), found, label)
+        result.write((at[0], own, rows), drawn, label)
         result.keep((number + 1, 0) if last else (number, rows.stop))
     between = ", joint over classes" if question.jointly else ""
     between = ", independent between classes" if result.classes else between
@@ -247,21 +245,28 @@ def evaluate(
     }
     if response is not None:
         attrs |= response.attrs
-    found = result.finished(result.dataset(), hyper, each, attrs)
+    dataset = result.finished(result.dataset(), hyper, each, attrs)
     if where.by is None:
-        return found
-    return found.rename(
-        {dim: dim.replace("obs", "by") for dim in ("obs", "obs_bis") if dim in found}
-    )
+        return dataset
+    renamed = {"obs": "by", "obs_bis": "by_bis"}
+    return dataset.rename({dim: name for dim, name in renamed.items() if dim in dataset.dims})
 
 
-def _each_sum(model, hyper, build, where, *, cases, size_of, begun, **options):
+def _each_sum(
+    model: ModelLike,
+    hyper: HyperparameterDraws,
+    build: Build,
+    where: Points,
+    *,
+    width: int,
+    cases: Sequence[Case],
+    **options: Any,
+) -> Iterator[tuple]:
     """As `each_draw`, of sums over more rows than a block: sums over pairs of blocks.
 
     A covariance of sums is the sum of the covariances of all pairs of blocks, so the covariance of
     all rows is never formed.
     """
-    width = size_of.args[1].width
     filled, blocks, alone = in_pairs(where, width)
     sums: dict[int, list[np.ndarray]] = {}
     found = each_draw(model, hyper, build, filled, blocks=blocks, cases=cases, **options)
@@ -278,7 +283,13 @@ def _each_sum(model, hyper, build, where, *, cases, size_of, begun, **options):
             yield number, theta, slice(0, len(where.X)), label, [mean, cov, *of_total], jitter
 
 
-def _refuse_averages(model, question, where, path, response):
+def _refuse_averages(
+    model: ModelLike,
+    question: Question,
+    where: Points,
+    path: str | PathLike | None,
+    response: NewResponses | None,
+) -> None:
     """Raise for averages that are not linear, too large, or to be stored."""
     if path is not None:
         raise ValueError("path was given with by, but averages are small. Leave path out.")
@@ -301,7 +312,9 @@ def _refuse_averages(model, question, where, path, response):
         )
 
 
-def _asked(model, hyper, question, where, *options):
+def _asked(
+    model: ModelLike, hyper: HyperparameterDraws, question: Question, where: Points, *options: Any
+) -> str:
     """Digest of all that decides what `evaluate` computes."""
     training, operator = model.training, question.operator
     arrays = [*training.scaled().values(), training.X.values, training.y]
@@ -322,7 +335,9 @@ SAMPLES = {True: "new samples, with fresh eps_w", False: "training samples, with
 """What attrs say of the samples that a result is about: whether they are new ones."""
 
 
-def _rows_of_block(model, question, where, moment, each, known):
+def _rows_of_block(
+    model: ModelLike, question: Question, where: Points, moment: str, each: int, known: int
+) -> int:
     """How many rows a block has, where alpha has the length `known`.
 
     The blocks depend on the model and the question alone, never on how many rows are asked for:

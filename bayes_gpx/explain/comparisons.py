@@ -10,7 +10,7 @@ import numpy as np
 import pytensor.tensor as pt
 import xarray as xr
 
-from bayes_gpx.aliases import Column, Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table, Tensor
 from bayes_gpx.data.dates import days_since, holds_dates, read_date
 from bayes_gpx.data.features import Frame
 from bayes_gpx.draws import questions
@@ -29,7 +29,12 @@ from bayes_gpx.system.warning import ExtrapolationWarning, warn
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.data.training import TrainingData
     from bayes_gpx.model.model import Model
+    from bayes_gpx.posteriors.base import Asked
+
+type End = tuple[str, np.ndarray]
+"""A value of a variable, as text and as what X's columns hold."""
 
 
 @documented
@@ -184,19 +189,19 @@ class _Contrast:
     moves: bool = False
 
     @property
-    def label(self):
+    def label(self) -> str:
         if self.moves:
             return f"{self.variable} {self.high}"
         return f"{self.variable} {self.low} → {self.high}"
 
-    def at(self, X, end):
+    def at(self, X: np.ndarray, end: int) -> np.ndarray:
         """Rows with the variable at its first or second value."""
         moved = X.copy()
         moved[:, self.columns] = self.ends[end] + (moved[:, self.columns] if self.moves else 0.0)
         return moved
 
 
-def _read(training, variables):
+def _read(training: TrainingData, variables: Any) -> list[_Contrast]:
     """Every contrast that is asked for."""
     frame = training.X
     if variables is None:
@@ -226,7 +231,7 @@ def _read(training, variables):
     return found
 
 
-def _pair(name, first, second, columns):
+def _pair(name: str, first: End, second: End, columns: np.ndarray) -> _Contrast:
     """The contrast of two values, each as text and as what X's columns hold."""
     return _Contrast(name, first[0], second[0], columns, np.array([first[1], second[1]]))
 
@@ -239,7 +244,7 @@ WORDS = {
 """A step, or two values of a column in the training rows, by their name."""
 
 
-def _by_word(training, name, word, columns):
+def _by_word(training: TrainingData, name: str, word: str, columns: np.ndarray) -> list[_Contrast]:
     """Contrasts by a word; "" is the default: one sd, or each level against the first."""
     frame, where = training.X, f"variables: {name!r} has {word!r}"
     if name in frame.levels:
@@ -269,14 +274,14 @@ def _by_word(training, name, word, columns):
     return [_Contrast(name, "", said, columns, np.array([[0.0], [ends[0]]]), moves=True)]
 
 
-def _said(frame, name, number):
+def _said(frame: Frame, name: str, number: float) -> str:
     """A number of a column as text; a whole day as its date."""
     if name in frame.origins and float(number).is_integer():
         return str(frame.origins[name] + np.timedelta64(int(number), "D"))
     return repr(float(number)).removesuffix(".0")
 
 
-def _end(frame: Frame, name, value):
+def _end(frame: Frame, name: str, value: Any) -> End:
     """A value as text, and as what X's columns hold."""
     if name in frame.levels:
         one_of(f"variables, levels of {name!r}", str(value), frame.levels[name])
@@ -309,27 +314,29 @@ class _Changes:
     tied: bool
     contrasts: int
 
-    def __call__(self, asked):
+    def __call__(self, asked: Asked) -> operators.Operator:
         ends = []
         for k in range(self.contrasts):
             changed, low, high = (asked["baseline"][3 * k + part] for part in range(3))
             ends += [self._at(asked, asked["X"] * (1.0 - changed) + end) for end in (low, high)]
         return operators.Combination(tuple(ends), self._combined)
 
-    def _at(self, asked, X):
+    def _at(self, asked: Asked, X: Tensor) -> operators.Operator:
         moved = asked.at(X=X)
         Z = moved.Z_along if self.tied else moved["Z"]
         return operators.evaluate(moved.points, Z, smooth=True)
 
     @staticmethod
-    def _combined(*rows):
+    def _combined(*rows: Tensor) -> Tensor:
         apart = [high - low for low, high in zip(rows[::2], rows[1::2], strict=True)]
         # Obs-major: (m, contrasts, k) flattened in its first two axes.
         stacked = pt.stack(apart, axis=1)
         return stacked.reshape((-1, rows[0].shape[1]))
 
 
-def _linear(model, idata, where, contrasts, **options):
+def _linear(
+    model: Model, idata: Draws, where: Points, contrasts: list[_Contrast], **options: Any
+) -> xr.Dataset:
     """Contrasts of f, with exact moments."""
     training, rows = model.training, []
     for contrast in contrasts:
@@ -402,7 +409,7 @@ def _by_functions(
     return _summarised(found, covariance, keep, ci_prob)
 
 
-def _summarised(found, covariance, keep, prob):
+def _summarised(found: xr.Dataset, covariance: bool, keep: str, prob: float) -> xr.Dataset:
     """Mean, sd, interval, and perhaps covariance, of the draws."""
     draws, samples = found["comparison"], ["chain", "draw"]
     made = found.assign(comparison_mean=draws.mean(samples), comparison_sd=draws.std(samples))

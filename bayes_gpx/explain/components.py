@@ -244,7 +244,7 @@ def orthogonal_kernel(model: Model) -> Term:
     return term
 
 
-def _own_names(model):
+def _own_names(model: Model) -> list[str]:
     """Names of summands as the user wrote them; none for a callable kernel."""
     if model.specification.levels is not None:
         return ["precomputed"]

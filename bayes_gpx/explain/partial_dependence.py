@@ -13,13 +13,13 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By, Weights, by_rows
 from bayes_gpx.draws.evaluate import LARGEST_JOINT, evaluate
-from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.level_moves import at_levels
 from bayes_gpx.draws.naming import origin
-from bayes_gpx.draws.points import at_other_x, points
+from bayes_gpx.draws.points import Points, at_other_x, points
 from bayes_gpx.draws.questions import responds
-from bayes_gpx.draws.random_functions import draw_functions, or_else, values
+from bayes_gpx.draws.random_functions import Functions, draw_functions, or_else, values
 from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.answered import has_outputs, of_each_output
 from bayes_gpx.posteriors.prior_functions import WAVES
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 NAME = "partial_dependence"
 """Name of the averages."""
+
+type Parts = dict[str, tuple[tuple[str, ...], np.ndarray]]
+"""Dims and arrays by name, for one feature."""
 
 PATIENCE = 4
 """How many times as long as random functions exact averages may take."""
@@ -205,7 +208,7 @@ def partial_dependence(
     return found.isel(by=0, drop=True) if by is None else found
 
 
-def _affordable(model, hyper, rows, draws):
+def _affordable(model: Model, hyper: HyperparameterDraws, rows: int, draws: int) -> bool:
     """Whether exact averages take no longer than a few times as long as random functions.
 
     They need the covariance of all places of all rows for each hyperparameter draw, and a function
@@ -217,7 +220,14 @@ def _affordable(model, hyper, rows, draws):
     return len(hyper) * rows <= PATIENCE * functions * (model.training.n + WAVES)
 
 
-def _exactly(model, idata, moved, groups, prob, options):
+def _exactly(
+    model: Model,
+    idata: Draws,
+    moved: Points,
+    groups: Weights,
+    prob: float,
+    options: dict[str, Any],
+) -> Parts:
     """Averages of f at each place, and its mean in each row, as dims and arrays by name."""
     g, m = groups.values.shape
     k = len(moved.X) // m
@@ -229,13 +239,13 @@ def _exactly(model, idata, moved, groups, prob, options):
     own |= {"keep": "summary", "progressbar": False}
     rows = evaluate(model, idata, question, moved, **own)
 
-    def placed(values, axis, size):
+    def placed(values: np.ndarray, axis: int, size: int) -> np.ndarray:
         """Places and groups (or rows) as two axes, the places last."""
         shape = (*values.shape[:axis], k, size, *values.shape[axis + 1 :])
         return values.reshape(shape).swapaxes(axis, axis + 1)
 
     classes = tuple(dim for dim in found["f_mean"].dims if dim == "class")
-    interval = found["f_interval"].values if "f_interval" in found else None
+    interval = found["f_interval"].values
     parts = {
         NAME: (("chain", "draw", "by", "step", *classes), placed(found["f"].values, 2, g)),
         f"{NAME}_mean": (("by", "step", *classes), placed(found["f_mean"].values, 0, g)),
@@ -246,7 +256,15 @@ def _exactly(model, idata, moved, groups, prob, options):
     return parts
 
 
-def _by_functions(functions, moved, groups, prob, on, keep, progressbar):
+def _by_functions(
+    functions: Functions,
+    moved: Points,
+    groups: Weights,
+    prob: float,
+    on: str,
+    keep: str,
+    progressbar: bool,
+) -> Parts:
     """As `_exactly`, of random functions; with their curves in each row if draws are kept."""
     g, m = groups.values.shape
     f = values(functions, moved, on, progressbar=progressbar)
@@ -265,7 +283,7 @@ def _by_functions(functions, moved, groups, prob, on, keep, progressbar):
     return parts | ({"ice": ((*lead, "obs", *dims), f)} if keep == "draws" else {})
 
 
-def _along(model, where, name, steps):
+def _along(model: Model, where: Points, name: str, steps: int) -> tuple[np.ndarray, Points]:
     """Places of a feature, and the samples at each of them, one place after the other."""
     if name in model.training.X.levels:
         return np.arange(len(model.training.X.levels[name])), at_levels(model, where, [name])
@@ -278,7 +296,7 @@ def _along(model, where, name, steps):
     return place, at_other_x(model, where, X, np.tile(np.arange(m), len(place)))
 
 
-def _filled(values, axis, length):
+def _filled(values: np.ndarray, axis: int, length: int) -> np.ndarray:
     """The same with NaN added along an axis, up to a length."""
     added = [(0, 0)] * values.ndim
     added[axis] = 0, length - values.shape[axis]

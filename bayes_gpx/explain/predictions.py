@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from os import PathLike
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -20,6 +20,7 @@ from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.points import Points
     from bayes_gpx.model.model import Model
 
 FAR = 10.0
@@ -142,7 +143,15 @@ def predictions(
     return answered(_answer, locals())
 
 
-def _answer(model, idata, where, *, exposure=None, on="response", **options):
+def _answer(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    *,
+    exposure: Any = None,
+    on: str = "response",
+    **options: Any,
+) -> xr.Dataset:
     """f, and new responses around it where noise is not normal."""
     joint_classes = model.specification.classes is not None and where.by is None
     quantity = questions.value(model, across=joint_classes)
@@ -155,7 +164,7 @@ def _answer(model, idata, where, *, exposure=None, on="response", **options):
     return found
 
 
-def _warn_of_rates(model, found):
+def _warn_of_rates(model: Model, found: xr.Dataset) -> None:
     """Warn of mean rates that come from the upper tail of exp(f), not from the counts."""
     data = model.training
     if not model.specification.observation.exposed or data.streamed:
@@ -175,7 +184,7 @@ def _warn_of_rates(model, found):
     )
 
 
-def _exposures(model, exposure, where):
+def _exposures(model: Model, exposure: Any, where: Points) -> np.ndarray:
     refuse_exposure(exposure, model.specification.observation)
     if not model.specification.observation.exposed:
         return np.ones(len(where.X))

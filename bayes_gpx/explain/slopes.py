@@ -152,15 +152,11 @@ def slopes(
     if by is None:
         averages = averages.isel(by=0, by_bis=0, drop=True, missing_dims="ignore")
     average = averages["average_slope"]
-    result = (
-        found.drop_vars("derivative")
-        .assign(averages)
-        .assign(
-            probability_positive=(average > 0).mean(samples),
-            derivative_probability_positive=(slope > 0).mean(samples),
-            **_bands(found, prob),
-        )
-    )
+    signs = {
+        "probability_positive": (average > 0).mean(samples),
+        "derivative_probability_positive": (slope > 0).mean(samples),
+    }
+    result = found.drop_vars("derivative").assign(averages).assign(signs | _bands(found, prob))
     if regions is not None:
         region = xr.DataArray(
             regions, {"feature": found["feature"], "ci_bound": BOUNDS}, ("feature", "ci_bound")
@@ -322,7 +318,7 @@ def path_slopes(
     return result
 
 
-def _bands(found, prob):
+def _bands(found: xr.Dataset, prob: float) -> dict[str, xr.DataArray]:
     """Bands by name, as in `slopes`; of several classes, for each by itself."""
     draws, mean, sd = (found[f"derivative{part}"] for part in ("", "_mean", "_sd"))
     if "class" in mean.dims:
@@ -345,7 +341,7 @@ def _bands(found, prob):
     return bands
 
 
-def _regions(rope, features):
+def _regions(rope: Any, features: Sequence[str]) -> np.ndarray:
     """Array (feature, 2) of lower and upper ends."""
     regions = rope if isinstance(rope, dict) else dict.fromkeys(features, rope)
     if set(regions) != set(features):
