@@ -19,9 +19,8 @@ from bayes_gpx.data.streamed import StreamedData
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
 from bayes_gpx.draws.protocols import ModelLike, SpecificationLike
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
-from bayes_gpx.numerics.partial_evaluation import Staged
 from bayes_gpx.numerics.row_sums import PARTS
-from bayes_gpx.numerics.threads import LOCK
+from bayes_gpx.numerics.threads import LOCK, Staged
 from bayes_gpx.posteriors.base import (
     Asked,
     Conditioning,

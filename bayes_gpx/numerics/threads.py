@@ -9,14 +9,17 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache, reduce
+from copy import deepcopy
+from functools import cache, partial, reduce
 from itertools import batched, chain
 from queue import SimpleQueue
 from typing import Any
 from weakref import WeakSet
 
+import numpy as np
 import pytensor
 from pytensor.compile.mode import Mode
+from pytensor.graph.basic import Constant, Variable
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from bayes_gpx.numerics.compile_modes import MODE
@@ -94,6 +97,41 @@ class ThreadedFunction:
     def __call__(self, *arguments: Any) -> Any:
         """Call the running thread's copy."""
         return self.own(*arguments)
+
+
+class Staged:
+    """A compiled function in two stages: what fixed arguments alone determine is computed once.
+
+    ``Staged(changing, fixed, outputs, mode).given(*fixed)`` is a function of the changing ones.
+    """
+
+    def __init__(self, changing: Sequence, fixed: Sequence, outputs: Sequence, mode: Mode) -> None:
+        inputs = [*changing, *fixed]
+        with LOCK:
+            whole = pytensor.function(
+                inputs, outputs, mode=mode, on_unused_input="ignore"
+            ).maker.fgraph
+        changing, fixed = whole.inputs[: len(changing)], whole.inputs[len(changing) :]
+        # What follows from the fixed arguments alone, and the part of it that other nodes need.
+        settled, used = set(fixed), dict[Variable, None]()
+        for node in whole.toposort():
+            if all(v in settled or isinstance(v, Constant) for v in node.inputs):
+                settled.update(node.outputs)
+            else:
+                used |= dict.fromkeys(v for v in node.inputs if v in settled)
+        kept = [*used, *(v for v in whole.outputs if v in settled and v not in used)]
+        # PyTensor takes None for no optimizer, which its types leave out.
+        plain = Mode(linker=mode.linker, optimizer=None)  # type: ignore[arg-type]
+        own: dict[str, Any] = {"mode": plain, "trust_input": True, "on_unused_input": "ignore"}
+        with LOCK:
+            first = pytensor.function(fixed, kept, **own)
+            last = pytensor.function([*kept, *changing], whole.outputs, **own)
+        self._own = Copies(lambda: [first, last])
+
+    def given(self, *fixed: np.ndarray) -> Callable:
+        """Return the function of the changing arguments, for the running thread."""
+        first, last = self._own.functions
+        return partial(last, *map(deepcopy, first(*fixed)))
 
 
 class _Limit:

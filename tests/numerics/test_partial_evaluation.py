@@ -7,7 +7,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
-from bayes_gpx.numerics.partial_evaluation import Staged
+from bayes_gpx.numerics.threads import Staged
 
 rng = np.random.default_rng(3)
 X, Xs, t = rng.normal(size=(5, 2)), rng.normal(size=(4, 2)), np.array(0.7)

@@ -16,7 +16,7 @@ names
 validation
 numerics: lapack special jets coalitions quadrature columns linear_algebra
     gaussian_expectations truncated_normal compile_modes threads row_sums upper_blocks
-    partial_evaluation progress
+    progress
 data: categorical dates fingerprints moments numbers features scaling gaps outputs response
     training row_source parts streamed sheets data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
