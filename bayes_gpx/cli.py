@@ -385,6 +385,8 @@ def explain(run, new, baseline, attribution, out, predictions, drop_missing, ci_
         named = out.resolve() if out.is_symlink() else out
         own = "" if named.name == EXPLAINED else f"{named.stem}_"
         predictions = named.with_name(own + PREDICTIONS)
+        if predictions.exists():
+            say(f"{predictions} will be replaced; --predictions names another file.")
     places = [out] if predictions is None else [out, predictions]
     if len({place.resolve() for place in places}) < len(places):
         raise click.UsageError(f"--out and --predictions are both {out}. Pass two files.")

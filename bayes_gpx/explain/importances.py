@@ -162,7 +162,6 @@ def importances(
     if measures is None:
         measures = [name for name in MEASURES if not absent.get(name)]
     _check(measures, absent)
-    where = points(model, X_new, Z_new, obs=obs)
     hyper = hyperparameter_draws(model, idata, num_draws)
     frame, first = training.X, np.unique(training.X.groups, return_index=True)[1]
     each, found = draws if hyper.alone else 1, {}
@@ -178,6 +177,7 @@ def importances(
                 seed=seed,
                 progressbar=progressbar,
             )
+        where = points(model, X_new, Z_new, obs=obs)
 
     if "inverse_lengthscale" in measures:
         variances = (training.X_deviations / training.X_scaling.scale) ** 2

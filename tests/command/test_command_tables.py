@@ -120,7 +120,7 @@ def test_a_report_names_rows_by_their_ids(visits, tmp_path):
             assert f"Group: {frame['patient'][k]}." in text
 
 
-def test_labels_are_predicted_by_their_names(tmp_path):
+def test_labels_are_predicted_by_their_names(tmp_path, capsys):
     rng = np.random.default_rng(2)
     frame = pd.DataFrame({"a": rng.normal(size=36)})
     frame["two"] = np.where(frame["a"] > 0, "yes", "no")
@@ -152,6 +152,9 @@ def test_labels_are_predicted_by_their_names(tmp_path):
         mean = each["prediction_mean"].first()
         assert_allclose(total, mean, atol=1e-6)
         if target == "two":
+            assert "will be replaced" not in capsys.readouterr().err
+            run("explain", *words)
+            assert "two_predictions.csv will be replaced; --predict" in "".join(capsys.readouterr())
             assert_allclose(mean, rows["probability_yes_mean"])
             assert (rows["predicted"] == rows["observed"]).mean() > 0.9
         elif target == "three":

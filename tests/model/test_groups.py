@@ -360,6 +360,8 @@ def test_new_rows_need_groups_where_the_model_has_them(gp):
         bx.partial_dependence(gp, GP_THETA, features=["age"], keep="draws")
     with pytest.raises(ValueError, match="All measures but inverse_lengthscale.*use bx.relevance"):
         bx.importances(gp, GP_THETA, progressbar=False)
+    with pytest.raises(ValueError, match="All measures but inverse_lengthscale.*use bx.relevance"):
+        bx.importances(gp, GP_THETA, X_NEW, progressbar=False)
     alone = bx.importances(gp, GP_THETA, measures=["inverse_lengthscale"], progressbar=False)
     assert list(alone.data_vars) == ["inverse_lengthscale"]
 
