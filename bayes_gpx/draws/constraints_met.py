@@ -107,7 +107,9 @@ def constraints_met(model: ModelLike, idata: Draws, *, progressbar: bool = True)
     return dataset
 
 
-def _probability(mean, variance, low, high, sd):
+def _probability(
+    mean: np.ndarray, variance: np.ndarray, low: np.ndarray, high: np.ndarray, sd: np.ndarray
+) -> np.ndarray:
     """Probability of bounds, or of a distance from the mean at least as large as the value's."""
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = np.sqrt(variance)

@@ -5,7 +5,7 @@ Neither new points nor a second model of the same kind compile anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 BUFFERED_BELOW = 1000
 """Rows below which keeping arrays is worth its memory: it saves a third of the time."""
+
+type Kinds = tuple[tuple[str, Any], ...]
+"""Name and kind of each value: the type of its symbol, or type and dimensions of an array."""
 
 WIDE = {"X", "U", "baseline", "corners"}
 """Inputs whose last axis has the features of X, which graphs know the number of."""
@@ -81,7 +84,7 @@ class Structure:
             )
         return model.structures[known, buffered]
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Callable, tuple]:
         """Pickle without the objects of names, which the receiving process has."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "made_of"}
         return _restored, (own,)
@@ -117,12 +120,12 @@ def compiled(
         return _compiled(structure, build, *kinds, buffered)
 
 
-def _kinds(values):
+def _kinds(values: Mapping[str, Any]) -> Kinds:
     """Name and kind of each value: the type of its symbol, or type and dimensions of an array."""
     return tuple((name, _kind(value)) for name, value in values.items())
 
 
-def _kind(value):
+def _kind(value: Any) -> Any:
     if isinstance(value, np.random.Generator):
         return pt.random.type.random_generator_type
     if isinstance(value, StreamedData):
@@ -130,7 +133,7 @@ def _kind(value):
     return value.dtype.str, value.ndim
 
 
-def _symbols(kinds, d):
+def _symbols(kinds: Kinds, d: int) -> dict[str, Any]:
     return {
         name: kind(name)
         if not isinstance(kind, tuple)
@@ -144,7 +147,14 @@ def _symbols(kinds, d):
 
 
 @lru_cache(maxsize=256)
-def _compiled(structure, build, changing, data, inputs, buffered):
+def _compiled(
+    structure: Structure,
+    build: Build,
+    changing: Kinds,
+    data: Kinds,
+    inputs: Kinds | None,
+    buffered: bool,
+) -> Staged:
     theta = {
         name: pt.tensor(name, dtype="float64", shape=(None,) * ndim)
         for name, ndim in structure.hyperparameters
@@ -161,7 +171,13 @@ def _compiled(structure, build, changing, data, inputs, buffered):
     return Staged([*theta.values(), *symbols[0].values()], fixed, outputs, mode)
 
 
-def _one_draw(structure, theta, changing, data, asked):
+def _one_draw(
+    structure: Structure,
+    theta: Mapping[str, Any],
+    changing: Mapping[str, Any],
+    data: dict[str, Any],
+    asked: Asked | None,
+) -> OneDraw:
     """The symbols of one draw, each in its place."""
     specification = structure.specification
     if "parts" in data:
@@ -175,7 +191,7 @@ def _one_draw(structure, theta, changing, data, asked):
     given = Conditioning(
         prior,
         specification.observation,
-        specification.of_outputs(theta, known("group")),
+        dict(specification.of_outputs(theta, known("group"))),
         in_groups(data["X"], data["group"]) if "group" in data else known("X"),
         known("y"),
         known("Z"),

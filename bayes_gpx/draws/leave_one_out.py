@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.protocols import ModelLike
+    from bayes_gpx.likelihoods.base import ScalarLikelihood, VectorLikelihood
+    from bayes_gpx.posteriors.base import OneDraw
 
 OF_ONE = 1000
 """Responses drawn where there is a single draw of the hyperparameters."""
 
 
-def _left_out(draw):
+def _left_out(draw: OneDraw) -> list:
     found = draw.strategy.leave_one_out(draw.given)
     return [found.evidence, found.terms]
 
@@ -155,7 +157,9 @@ def responses_labelled(
     return _by_response(training, terms - log_scale, draws)
 
 
-def _by_response(training, terms, draws):
+def _by_response(
+    training: TrainingData, terms: np.ndarray, draws: xr.DataTree | xr.DataArray
+) -> xr.DataArray:
     dim, labels = training.responses
     coords = {"chain": draws["chain"].values, "draw": draws["draw"].values, dim: labels}
     return xr.DataArray(terms, coords, ["chain", "draw", dim])
@@ -255,14 +259,14 @@ def log_likelihood_given(
     return terms - np.log(training.response_scaling.scale)
 
 
-def _own_variance(draw):
+def _own_variance(draw: OneDraw) -> list:
     """Variance of the observations around their smooth part."""
     process, given = draw.given.process, draw.given
     return [process.variance(given.observed) - process.variance(given.smooth)]
 
 
 @lru_cache(maxsize=8)
-def _predictive_density(observation):
+def _predictive_density(observation: ScalarLikelihood | VectorLikelihood) -> ThreadedFunction:
     """Function from moments of normal f, y, exposure and hyperparameters to log p(y).
 
     f has mean and variance (k,); for several classes mean (k, C) and root (k, C, C).
@@ -294,12 +298,12 @@ def draw_left_out(
     exposure, parts = model.training.scaled().get("exposure"), []
     size = each if observation.mean_name is None else max(each, -(-OF_ONE // len(hyper)))
     for at, theta in hyper:
-        theta = model.specification.of_outputs(theta, model.training.code)  # noqa: PLW2901
+        of_row = model.specification.of_outputs(theta, model.training.code)
         normal = rng.standard_normal((size, *mean[at].shape))
         if observation.class_shape:
             f = mean[at] + np.einsum("nij,dnj->dni", spread[at], normal)
         else:
             f = mean[at] + np.sqrt(spread[at]) * normal
-        parts.append((f, observation.draw(f[:each], theta, rng, exposure)))
+        parts.append((f, observation.draw(f[:each], of_row, rng, exposure)))
     f, y = (np.concatenate(part) for part in zip(*parts, strict=True))
     return [v.reshape((len(hyper.chain), -1, *v.shape[1:])) for v in (f, y)]

@@ -21,6 +21,7 @@ from bayes_gpx.validation import count, meant
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.draws.protocols import ModelLike
+    from bayes_gpx.posteriors.base import OneDraw
 
 LEAD = ("chain", "draw")
 """Dims of draws, which come first."""
@@ -62,7 +63,7 @@ def read_order(training: TrainingData, order: str | Column) -> np.ndarray:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def _by_row(training, values, argument):
+def _by_row(training: TrainingData, values: str | Column, argument: str) -> np.ndarray:
     """Values of a column by its name, or those that were given; none missing."""
     if training.streamed:
         raise ValueError(
@@ -80,7 +81,7 @@ def _by_row(training, values, argument):
     return values
 
 
-def _column(training, name, argument):
+def _column(training: TrainingData, name: str, argument: str) -> np.ndarray:
     for frame in (training.X, training.Z):
         if frame is None or name not in frame.sources:
             continue
@@ -97,11 +98,11 @@ def _column(training, name, argument):
     )
 
 
-def _joint(draw):
+def _joint(draw: OneDraw) -> list:
     return [draw.strategy.leave_groups_out(draw.given, draw.groups).joint]
 
 
-def _in_order(draw):
+def _in_order(draw: OneDraw) -> list:
     if not isinstance(draw.strategy, Exact):
         raise ValueError(
             "order needs normal noise on all rows, because the density is then a product of terms, "

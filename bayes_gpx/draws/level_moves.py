@@ -60,6 +60,6 @@ def level_shares(model: ModelLike, column: str) -> np.ndarray:
     return model.training.moments.mean[_indicators(model, column)]
 
 
-def _indicators(model, column):
+def _indicators(model: ModelLike, column: str) -> np.ndarray:
     """Which of X's columns are the indicators of a categorical one, (d,)."""
     return np.isin(model.training.X.columns, model.training.X.of_source(column))

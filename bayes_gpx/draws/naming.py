@@ -67,7 +67,7 @@ def values_by_source(
     return said
 
 
-def _named(levels, codes):
+def _named(levels: Sequence[str], codes: np.ndarray) -> np.ndarray:
     """Name of the level at each of the codes, empty where there is none."""
     which = np.where(np.isnan(codes), len(levels), codes) if levels else np.zeros(len(codes))
     return np.array([*levels, ""])[which.astype(int)]

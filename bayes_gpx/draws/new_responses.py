@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -16,6 +16,7 @@ from bayes_gpx.numerics.threads import ThreadedFunction
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.protocols import ModelLike
+    from bayes_gpx.likelihoods.base import ScalarLikelihood, VectorLikelihood
 
 
 class NewResponses:
@@ -40,10 +41,11 @@ class NewResponses:
     ) -> tuple[np.ndarray, np.ndarray | float]:
         """Mean and variance of the response at a draw: the expected mean response is certain."""
         if not self.of_mean:
-            noise = self._training.y_scaling.scale**2 * self._observation.variance(0.0, theta)
+            likelihood = cast("ScalarLikelihood", self._observation)
+            noise = self._training.y_scaling.scale**2 * likelihood.variance(0.0, theta)
             return mean, variances(second) + noise
         if self._classes:
-            f = mean, sqrt_psd(blocks(second))
+            f = mean, sqrt_psd(cast(np.ndarray, blocks(second)))
         else:
             f = mean[:, 0], variances(second)[:, 0]
         expected = _expectation(self._observation)(*f, self.exposure[rows])
@@ -80,7 +82,7 @@ class NewResponses:
 
 
 @lru_cache(maxsize=8)
-def _expectation(observation):
+def _expectation(observation: ScalarLikelihood | VectorLikelihood) -> ThreadedFunction:
     """Function from moments of f, and exposure, to the mean response.
 
     f has mean and variance (k,); for several classes mean (k, C) and root (k, C, C).

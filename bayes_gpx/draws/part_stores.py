@@ -62,7 +62,7 @@ class PartStore:
         self.entropy, self.rows = record["entropy"], record["rows"]
         self._claim = Claim(self.folder, self.path)
 
-    def _mark(self, number):
+    def _mark(self, number: int) -> Path:
         return self.folder / f"part_{number}"
 
     def holds(self, number: int, rows: str) -> bool:
@@ -76,7 +76,7 @@ class PartStore:
             if not (self.folder / "begun").exists():
                 self._begin(part, rows)
 
-    def _begin(self, part, rows):
+    def _begin(self, part: xr.Dataset, rows: int) -> None:
         import zarr
 
         shutil.rmtree(self.store, ignore_errors=True)
@@ -112,7 +112,7 @@ class PartStore:
         with self._claim.held():
             self._write(number, part, rows)
 
-    def _write(self, number, part, rows):
+    def _write(self, number: int, part: xr.Dataset, rows: str) -> None:
         import zarr
 
         self._mark(number).unlink(missing_ok=True)

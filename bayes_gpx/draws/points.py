@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xarray as xr
@@ -17,6 +17,11 @@ from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
 from bayes_gpx.validation import one_of, one_output
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.scaling import Scaling
+    from bayes_gpx.data.training import TrainingData
+    from bayes_gpx.draws.protocols import SpecificationLike
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +78,14 @@ class Points:
 
     def take(self, rows: np.ndarray | slice) -> Points:
         """Some of the rows."""
-        other = {n: getattr(self, n) for n in ("X_values", "Z_values", "index", "rows")}
-        picked = {n: None if v is None else v[rows] for n, v in other.items()}
-        return replace(self, inputs={n: v[rows] for n, v in self.inputs.items()}, **picked)
+        return replace(
+            self,
+            inputs={name: values[rows] for name, values in self.inputs.items()},
+            X_values=self.X_values[rows],
+            Z_values=None if self.Z_values is None else self.Z_values[rows],
+            index=self.index[rows],
+            rows=None if self.rows is None else self.rows[rows],
+        )
 
 
 def points(
@@ -103,7 +113,7 @@ def points(
     codes = model.training.codes_at(len(X), groups)
     inputs = {
         "X": model.training.X_scaling.apply(X.values[rows]),
-        "Z": None if Z is None else model.training.Z_scaling.apply(Z.values[rows]),
+        "Z": None if Z is None else cast("Scaling", model.training.Z_scaling).apply(Z.values[rows]),
         "positions": rows if X_new is None else None,
         "group": None if codes is None else codes[rows],
     }
@@ -117,7 +127,7 @@ def points(
     )
 
 
-def _at_hand(training):
+def _at_hand(training: TrainingData) -> TrainingData:
     """The training data; for out-of-core data, the chunk that is explained."""
     if not isinstance(training, StreamedData):
         return training
@@ -225,8 +235,11 @@ def rows_outside(model: ModelLike, where: Points) -> str | None:
     """
     training, left, said = model.training, np.zeros(len(where.X), bool), []
     tables = [(training.X, training.moments.low, training.moments.high, where.X_values)]
-    own_z = training.Z is not None and not training.z_is_x and where.Z_values is not None
-    if own_z and not training.streamed:
+    if (
+        training.Z is not None
+        and where.Z_values is not None
+        and not (training.z_is_x or training.streamed)
+    ):
         Z = training.Z.values
         tables.append((training.Z, Z.min(axis=0), Z.max(axis=0), where.Z_values))
     for known, low, high, values in tables:
@@ -255,7 +268,7 @@ def rows_outside(model: ModelLike, where: Points) -> str | None:
     )
 
 
-def _of_trends(specification):
+def _of_trends(specification: SpecificationLike) -> str:
     """A sentence for the kernels of a GP under which f returns to its prior mean far from data."""
     kernel = specification.kernel
     if specification.family != "GP" or not isinstance(kernel, str):
@@ -268,10 +281,10 @@ def _of_trends(specification):
     )
 
 
-def _written(number, origin):
+def _written(number: float, origin: np.datetime64 | None) -> str:
     """A number with four digits, an integer with all, and days since an origin as a date."""
     if origin is not None:
-        return date_after(origin, number)
+        return str(date_after(origin, number))
     return f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else f"{number:.4g}"
 
 
@@ -344,9 +357,10 @@ def read_observed(dataset: xr.Dataset, y: Column) -> xr.DataArray:
     """
     one_output(dataset)
     index = dataset["obs"].values
-    if np.shape(y) != index.shape:
+    shape = np.shape(cast(Any, y))
+    if shape != index.shape:
         raise ValueError(
-            f"y has shape {np.shape(y)}. Pass one value for each of the dataset's observations, "
+            f"y has shape {shape}. Pass one value for each of the dataset's observations, "
             f"{index.shape}."
         )
     labels = row_labels(y)

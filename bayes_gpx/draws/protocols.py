@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bayes_gpx.data.training import TrainingData
-    from bayes_gpx.likelihoods.base import Likelihood
+    from bayes_gpx.likelihoods.base import ScalarLikelihood, VectorLikelihood
     from bayes_gpx.posteriors.base import Strategy
     from bayes_gpx.posteriors.constraints import Constraints
     from bayes_gpx.processes.base import Process
@@ -22,13 +22,15 @@ class SpecificationLike(Protocol):
     likelihood: str
     classes: int | None
     constraints: Constraints | None
+    kernel: Any
+    approximation: Any
 
     @property
     def normal(self) -> bool:
         """Whether noise is normal."""
 
     @property
-    def observation(self) -> Likelihood:
+    def observation(self) -> ScalarLikelihood | VectorLikelihood:
         """How the response varies around the process."""
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from bayes_gpx.numerics.coalitions import Orders, Players, coalitions
 from bayes_gpx.numerics.quadrature import METHODS, rule
 from bayes_gpx.processes import operators
 from bayes_gpx.validation import one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
+    from bayes_gpx.data.scaling import Scaling
+    from bayes_gpx.posteriors.base import Asked
 
 STEPS = 50
 """Default number of steps of a quadrature along paths."""
@@ -151,7 +156,7 @@ def value(model: Any, *, smooth: bool = False, across: bool = False) -> Question
     )
 
 
-def latent_units(model):
+def latent_units(model: ModelLike) -> str:
     """Units of f."""
     return model.specification.observation.units.format(y=model.training.y_name)
 
@@ -174,7 +179,7 @@ def derivative(model: Any, order: int = 1) -> Question:
     )
 
 
-def _second_derivative(model):
+def _second_derivative(model: ModelLike) -> Question:
     training = model.training
     per_unit = 1.0 / training.X_scaling.scale
     return Question(
@@ -279,19 +284,20 @@ def weight(model: Any, *, smooth: bool = False) -> Question:
     )
 
 
-def coefficient(model, *, smooth=False):
+def coefficient(model: ModelLike, *, smooth: bool = False) -> Question:
     """Weights of features as they were given, and an intercept that makes up for their centers.
 
     beta_l = s_y w_l / s_l,    beta_0 = c_y + s_y (w_0 - sum_l c_l w_l / s_l)
     """
     centred, training = weight(model, smooth=smooth), model.training
     own = training.p - training.intercept
-    moved = -training.Z_scaling.center[:own] / training.Z_scaling.scale[:own]
+    columns, scaling = cast("Frame", training.Z).columns, cast("Scaling", training.Z_scaling)
+    moved = -np.asarray(scaling.center)[:own] / np.asarray(scaling.scale)[:own]
     mixes = np.eye(own + 1, training.p)
     mixes[-1, :own] = moved
     return replace(
         centred,
-        axes=(Axis("feature", (*training.Z.columns[:own], INTERCEPT)),),
+        axes=(Axis("feature", (*columns[:own], INTERCEPT)),),
         mixes=mixes,
         factor=np.append(centred.factor[:own], training.y_scaling.scale),
         offset=np.append(np.zeros(own), training.y_scaling.center),
@@ -316,56 +322,56 @@ def contribution(model: Any) -> Question:
     )
 
 
-def _columns(frame):
+def _columns(frame: Frame) -> np.ndarray | None:
     """Which columns make up each of the user's, (c, width); None where they are the same."""
     sources = np.arange(len(frame.sources))[:, None]
     return (frame.groups == sources).astype(float) if frame.levels else None
 
 
-def _refuse_gp(model, verb):
+def _refuse_gp(model: ModelLike, verb: str) -> None:
     if model.training.Z is None:
         raise ValueError(
             f"{verb} are defined for GPX; a GP has no weights. Pass a bx.GPX instead of a bx.GP."
         )
 
 
-def _value(asked):
+def _value(asked: Asked) -> operators.Value:
     return operators.evaluate(asked.points, asked["Z"], sample=asked.sample)
 
 
-def _smooth_value(asked):
+def _smooth_value(asked: Asked) -> operators.Value:
     return operators.evaluate(asked.points, asked["Z"], sample=asked.sample, smooth=True)
 
 
-def _gradient(asked):
+def _gradient(asked: Asked) -> operators.Gradient:
     return operators.gradient(asked.points, asked["Z"])
 
 
-def _tied_gradient(asked):
+def _tied_gradient(asked: Asked) -> operators.Gradient:
     return operators.gradient(asked.points, asked.Z_along, tied=True)
 
 
-def _hessian(asked):
+def _hessian(asked: Asked) -> operators.Hessian:
     return operators.hessian(asked.points, asked["Z"])
 
 
-def _tied_hessian(asked):
+def _tied_hessian(asked: Asked) -> operators.Hessian:
     return operators.hessian(asked.points, asked.Z_along, tied=True)
 
 
-def _weight(asked):
+def _weight(asked: Asked) -> operators.Weight:
     return operators.weight(asked.points, sample=asked.sample)
 
 
-def _smooth_weight(asked):
+def _smooth_weight(asked: Asked) -> operators.Weight:
     return operators.weight(asked.points, sample=asked.sample, smooth=True)
 
 
-def _contribution(asked):
+def _contribution(asked: Asked) -> operators.Contribution:
     return operators.contribution(asked.points, asked["Z"], sample=asked.sample)
 
 
-def _varying(asked):
+def _varying(asked: Asked) -> operators.Varying:
     return operators.varying(asked.points)
 
 
@@ -375,10 +381,16 @@ class _Attribution:
     method: str
     steps: int | None
 
-    def __call__(self, asked):
+    def __call__(self, asked: Asked) -> operators.Operator:
         Z = asked.Z_along if self.tied else asked["Z"]
-        options = {"method": self.method, "steps": self.steps, "tied": self.tied}
-        return operators.integrated_gradient(asked.points, asked["baseline"], Z, **options)
+        return operators.integrated_gradient(
+            asked.points,
+            asked["baseline"],
+            Z,
+            method=self.method,
+            steps=self.steps,
+            tied=self.tied,
+        )
 
 
 @dataclass(frozen=True)
@@ -393,15 +405,21 @@ class ShapleyOperator:
         """The operator at points."""
         Z = asked.Z_along if self.tied else asked["Z"]
         among = None if self.orders is None else coalitions(self.players, self.orders)
-        options: dict[str, Any] = {"players": self.players, "among": among, "tied": self.tied}
-        return operators.shapley_value(asked.points, asked["baseline"], Z, **options)
+        return operators.shapley_value(
+            asked.points,
+            asked["baseline"],
+            Z,
+            players=self.players,
+            among=among,
+            tied=self.tied,
+        )
 
 
 @dataclass(frozen=True)
 class _Components:
     order: int
 
-    def __call__(self, asked):
+    def __call__(self, asked: Asked) -> operators.Components:
         return operators.components(asked.points, self.order)
 
 
@@ -409,7 +427,7 @@ class _Components:
 class _Difference:
     tied: bool
 
-    def __call__(self, asked):
+    def __call__(self, asked: Asked) -> operators.Difference:
         Z = asked.Z_along if self.tied else asked["Z"]
         return operators.difference(asked.points, asked["baseline"], Z, tied=self.tied)
 

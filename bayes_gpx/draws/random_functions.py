@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -31,6 +31,10 @@ from bayes_gpx.validation import count
 if TYPE_CHECKING:
     from bayes_gpx.draws.each_draw import Case
     from bayes_gpx.draws.points import Points
+    from bayes_gpx.draws.questions import Question
+    from bayes_gpx.draws.views import Asking
+    from bayes_gpx.posteriors.base import OneDraw
+    from bayes_gpx.posteriors.constraints import Constraints
 
 EXACT = "means exact over the normal approximation of f"
 """What attrs say of exact means."""
@@ -105,7 +109,7 @@ def draw_functions(
     entropy = cast(int, np.random.SeedSequence(seed).entropy)
     functions = Functions(model, hyper, each, waves, [], [], entropy)
 
-    def cases(number):
+    def cases(number: int) -> list[Case]:
         own = range(number * each, (number + 1) * each)
         return [(k, {"rng": functions.generator(k)}) for k in own]
 
@@ -147,7 +151,7 @@ def answer(
     """
     model, question = functions.model, view.question
 
-    def ask(parts, numbers):
+    def ask(parts: Sequence[AtRows], numbers: Collection[int] | None) -> Asking:
         for k, part in enumerate(parts):
             for own, rows, found in _evaluated(functions, part, progressbar, numbers):
                 yield own, k, rows, part.of_functions(rows, found)
@@ -192,8 +196,8 @@ class _AtConstraints:
 
     waves: int
 
-    def __call__(self, draw):
-        constraints = draw.given.constraints
+    def __call__(self, draw: OneDraw) -> list:
+        constraints = cast("Constraints", draw.given.constraints)
         operator = constraints.operator
         (values,) = Evaluate(self.waves, (lambda asked: operator,))(draw)
         return [constraints.log_probability(values)]
@@ -238,7 +242,7 @@ def by_functions(
     return answer(functions, view, progressbar=progressbar, exact=exact, **options)
 
 
-def with_means(dataset, question, exact):
+def with_means(dataset: xr.Dataset, question: Question, exact: Sequence[np.ndarray]) -> xr.Dataset:
     """Insert exact means; their completeness residual counts like the draws' residual."""
     names = [question.name, *([question.total[0]] if question.total else [])]
     labels = {"feature": list(question.labels)}
@@ -254,7 +258,9 @@ def with_means(dataset, question, exact):
     return dataset
 
 
-def _evaluated(functions, view, progressbar, only):
+def _evaluated(
+    functions: Functions, view: AtRows, progressbar: bool, only: Collection[int] | None
+) -> Iterator[tuple[np.ndarray, slice, list[np.ndarray]]]:
     """Yield positions of functions, or `only` of some, rows, and their values at their points.
 
     As many functions at a time as their values fill a block of memory.
@@ -264,12 +270,12 @@ def _evaluated(functions, view, progressbar, only):
     longest = max(training.n, functions.waves * (1 if training.Z is None else training.p))
     row = 8 * view.latent.width * where.paths * longest * together
 
-    def cases(number):
+    def cases(number: int) -> list[Case]:
         return [case for case in functions.cases(number) if only is None or case[0] in only]
 
     numbers, values, place = list[int](), list[list[np.ndarray]](), slice(0)
 
-    def together_so_far():
+    def together_so_far() -> tuple[np.ndarray, slice, list[np.ndarray]]:
         return np.array(numbers), place, [np.stack(part) for part in zip(*values, strict=True)]
 
     for _, _, rows, number, found, _ in each_draw(

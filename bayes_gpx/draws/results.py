@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xarray as xr
@@ -25,6 +25,7 @@ from bayes_gpx.draws.normals import blocks, drawn, variances, with_deviations
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
     from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.points import Points
     from bayes_gpx.draws.protocols import ModelLike
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 DRAWN = " of draws"
 """What the name of the mean response gains where its moments are those of draws."""
+
+type Variables = dict[str, Any]
+"""Variables of a Dataset by name, each with its dims."""
 
 
 class Result:
@@ -123,7 +127,7 @@ class Result:
         self._arrays = {name: np.empty(shape) for name, shape in shapes.items()}
         self.entropy, self.done = np.random.SeedSequence(seed).entropy, (0, 0)
 
-    def _shapes(self, lead):
+    def _shapes(self, lead: tuple[int, int, int]) -> dict[str, tuple[int, ...]]:
         """Shapes of the arrays of draws (chain, draw, m, ...), by name."""
         q, classes = self._question, (len(self.classes),) if self.classes else ()
         components = self._place.shape if q.axes else ()
@@ -204,7 +208,9 @@ class Result:
             center, spread = self._response.moments(mean, second, rows, theta)
             self._accumulate(self._response.name, rows, center[None], spread)
 
-    def _keep_moments(self, found, rows, number, label):
+    def _keep_moments(
+        self, found: Mapping[str, tuple[np.ndarray, np.ndarray]], rows: Any, number: int, label: int
+    ) -> None:
         """Write the moments that intervals are computed from."""
         place = self._moment_of.get(number)
         if place is None:
@@ -215,7 +221,16 @@ class Result:
             columns = slice(first + own.start, first + own.stop)
             self._moments[:, place, rows, columns] = np.stack(moments)
 
-    def _accumulate(self, name, rows, means, variance, *, cov=None, label=0):
+    def _accumulate(
+        self,
+        name: str,
+        rows: Any,
+        means: np.ndarray,
+        variance: np.ndarray | float,
+        *,
+        cov: np.ndarray | float | None = None,
+        label: int = 0,
+    ) -> None:
         """Add means (draws, k, columns) of some rows, and the sum of their variances.
 
         By Chan's update: the squares around the new mean are those of the earlier draws around
@@ -230,7 +245,7 @@ class Result:
         apart = means - center
         self._between[own] += (apart**2).sum(axis=0) + share * shift**2
         self._within[own] += variance
-        if cov is not None:
+        if self._cov is not None and cov is not None:
             between = np.einsum("fki,fkj->kij", apart, apart)
             between += (share * shift)[:, :, None] * shift[:, None]
             self._cov[label, rows] += cov + between
@@ -253,7 +268,7 @@ class Result:
         found = self._named(values, noise * normal[1:2, ..., 0])
         return {(question.beside or ("",))[0]: smooth[..., 0], **found}
 
-    def _named(self, values, noise=()):
+    def _named(self, values: np.ndarray, noise: Any = ()) -> dict[str, np.ndarray]:
         """Draws by name, from those of the components (draw, k, c) and of noise (1, draw, k)."""
         question = self._question
         if not question.axes:
@@ -293,7 +308,7 @@ class Result:
                 for chain, own_draws, those in self._runs(numbers):
                     self.write((chain, own_draws, rows), self._named(own[those]), label)
 
-    def _runs(self, numbers):
+    def _runs(self, numbers: np.ndarray) -> Iterator[tuple[int, slice, np.ndarray]]:
         """Yield chain, slice of consecutive draws, and which of the numbers they are."""
         chains, draws = np.divmod(numbers, self._draws)
         ends = np.flatnonzero((np.diff(numbers) != 1) | (np.diff(chains) != 0)) + 1
@@ -335,11 +350,11 @@ class Result:
         sd = np.sqrt((self._within[own] + self._between[own]) / np.maximum(self._count[own], 1))
         return self._by_class(self._mean[own]), self._by_class(sd)
 
-    def _by_class(self, values):
+    def _by_class(self, values: np.ndarray) -> np.ndarray:
         """Values (C, m, ...) with the classes last, or of the only function."""
         return np.moveaxis(values, 0, -1) if self.classes else values[0]
 
-    def _ends(self, name):
+    def _ends(self, name: str) -> np.ndarray:
         """Bounds of equal-tailed intervals, (m, k[, C], 2)."""
         classes, m, columns = self._mean.shape
         own = self._columns[name]
@@ -398,7 +413,9 @@ class Result:
         attrs = {"ci_prob": self._prob} if "ci_bound" in coords else {}
         return xr.Dataset(variables, coords, q.attrs | attrs)
 
-    def _responses(self, response, variables, held):
+    def _responses(
+        self, response: NewResponses, variables: Variables, held: Mapping[str, Any]
+    ) -> Variables:
         """Draws, moments and interval of new responses and their means, beside those of f."""
         name, (dims, f) = response.name, variables["f_mean"]
         own = {"y": dims[:1], name: dims} if response.of_mean else {"y": dims}
@@ -426,22 +443,24 @@ class Result:
         dataset.attrs.update({**known, "units": self._question.units, **attrs})
         return dataset if self._store is None else self._store.finished(dataset)
 
-    def _beside(self, coords):
+    def _beside(self, coords: dict[str, Any]) -> Variables:
         """What a result says of its rows: values, units of dates, centers, offset and baseline."""
-        q, training, where, variables = self._question, self._model.training, self._where, {}
+        q, training, where = self._question, self._model.training, self._where
+        variables: Variables = {}
         values = where.Z_values if q.table == "Z" else where.X_values
-        frame = training.Z if q.table == "Z" else training.X
+        frame = cast("Frame", training.Z) if q.table == "Z" else training.X
         featured = bool(q.axes) and q.axes[0].dim == "feature"
         labels = coords["feature"] if featured else list(training.X.columns)
         if q.table is None:
             return variables
         coords["feature"] = labels
-        if frame.levels and q.labels == frame.sources:
-            said = values_by_source(frame, values, labels)
-            coords["level"] = said.pop("level")
-            variables |= said
-        elif values is not None and set(labels) <= {*frame.columns, INTERCEPT}:
-            variables["value"] = (("obs", "feature"), values_of(frame, values, labels))
+        if values is not None:
+            if frame.levels and q.labels == frame.sources:
+                said = values_by_source(frame, values, labels)
+                coords["level"] = said.pop("level")
+                variables |= said
+            elif set(labels) <= {*frame.columns, INTERCEPT}:
+                variables["value"] = (("obs", "feature"), values_of(frame, values, labels))
         if frame.origins:
             units = {column: unit_of(origin) for column, origin in frame.origins.items()}
             coords["unit"] = ("feature", [units.get(label, "") for label in labels])
@@ -454,14 +473,14 @@ class Result:
         return variables
 
 
-def _shares(components, f):
+def _shares(components: np.ndarray, f: np.ndarray) -> np.ndarray:
     """Shares of each component's mean (m, k[, C]) in the variance over rows of the mean of f."""
     own, away = components - components.mean(axis=0), f - f.mean(axis=0)
     with np.errstate(invalid="ignore"):  # of a single row, nothing varies
         return np.einsum("m...,mk...->k...", away, own) / (away**2).sum(axis=0)
 
 
-def _picked(question, features, covariance):
+def _picked(question: Question, features: Sequence[str] | None, covariance: bool) -> np.ndarray:
     """Positions of the requested components."""
     if not question.axes or question.jointly:
         if features is not None or covariance:
@@ -479,7 +498,7 @@ def _picked(question, features, covariance):
     return np.array([question.labels.index(f) for f in features])
 
 
-def _distinct(picked, d):
+def _distinct(picked: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
     """Row-major places of the distinct pairs of picked features, and which pair is which (k, k)."""
     rows, columns = np.triu_indices(len(picked))
     which = np.empty((len(picked), len(picked)), int)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -17,7 +17,8 @@ from bayes_gpx.numerics.threads import ThreadedFunction
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
-    from bayes_gpx.likelihoods.base import Likelihood
+    from bayes_gpx.aliases import Tensor
+    from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikelihood
 
 ROUND_OFF = 16 * np.finfo(float).eps
 """Largest variance that counts as 0, relative to the largest variance."""
@@ -88,7 +89,7 @@ class Response(Latent):
         return 0.0 if self.several else self.model.training.y_scaling.center
 
     @property
-    def _observation(self):
+    def _observation(self) -> ScalarLikelihood | VectorLikelihood:
         return self.model.specification.observation
 
     def values(self, f: np.ndarray) -> np.ndarray:
@@ -113,7 +114,7 @@ class Response(Latent):
         return [part.reshape(mean.shape) for part in found]
 
     @property
-    def _expectations(self):
+    def _expectations(self) -> list[ThreadedFunction]:
         return _response(self._observation, self.taylor)
 
 
@@ -203,14 +204,14 @@ def mean_response(
 
 
 @lru_cache(maxsize=8)
-def _mean_response(observation):
+def _mean_response(observation: Likelihood) -> ThreadedFunction:
     f = pt.dmatrix("f") if observation.class_shape else pt.dvector("f")
     exposure = pt.dvector("exposure")
     return ThreadedFunction([f, exposure], observation.response(f, exposure).value)
 
 
 @lru_cache(maxsize=8)
-def _compiled_response(observation):
+def _compiled_response(observation: Likelihood) -> ThreadedFunction:
     """Function from f (m, k) to the mean response and its slope."""
     f = pt.dmatrix("f")
     mean, slope, _ = observation.response(f)
@@ -218,7 +219,9 @@ def _compiled_response(observation):
 
 
 @lru_cache(maxsize=8)
-def _response(observation, taylor):
+def _response(
+    observation: ScalarLikelihood | VectorLikelihood, taylor: bool
+) -> list[ThreadedFunction]:
     """Functions from mean and variance (k,) of f to [E S], and to [E S', E S'']."""
     m, V = pt.dvectors("m", "V")
     if not taylor:
@@ -227,5 +230,5 @@ def _response(observation, taylor):
         # E S = S + V / 2 S'', E S' = S' + V / 2 S''', E S'' = S''.
         S, first, second = observation.response(m)
         value, slopes = S + 0.5 * V * second, [first, second]
-        slopes[0] = first + 0.5 * V * pt.grad(second.sum(), m)
+        slopes[0] = first + 0.5 * V * pt.grad(cast("Tensor", second).sum(), m)
     return [ThreadedFunction([m, V], outputs, trust_input=True) for outputs in ([value], slopes)]

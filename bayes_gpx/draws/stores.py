@@ -6,17 +6,19 @@ until the sums are written. The finished store is renamed to its place, and only
 one removed.
 """
 
+from __future__ import annotations
+
 import json
 import secrets
 import shutil
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from os import PathLike
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import xarray as xr
@@ -73,7 +75,7 @@ class Claim:
         return away
 
     @contextmanager
-    def _lost_if_taken(self):
+    def _lost_if_taken(self) -> Iterator[None]:
         """Refuse an error of a missing file if another call has taken the folder meanwhile."""
         try:
             yield
@@ -82,14 +84,14 @@ class Claim:
                 raise
             raise self._lost from gone
 
-    def _is_own(self):
+    def _is_own(self) -> bool:
         try:
             return (self._folder / CLAIMED).read_text() == self._own
         except FileNotFoundError:
             return False
 
     @property
-    def _lost(self):
+    def _lost(self) -> ValueError:
         return ValueError(
             f"path: another call has written to {self._path} since this one began. Use the result "
             "of that call, or pass another path."
@@ -99,18 +101,18 @@ class Claim:
 class _Claimed:
     """An array of a claimed folder."""
 
-    def __init__(self, array, claim):
+    def __init__(self, array: Any, claim: Claim) -> None:
         self._array, self._claim = array, claim
 
-    def __getitem__(self, place):
+    def __getitem__(self, place: Any) -> np.ndarray:
         with self._claim.held():
             return self._array[place]
 
-    def __setitem__(self, place, values):
+    def __setitem__(self, place: Any, values: np.ndarray) -> None:
         with self._claim.held():
             self._array[place] = values
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._array, name)
 
 
@@ -130,7 +132,16 @@ class Store:
         another request.
     """
 
-    def __init__(self, path, shapes, seed, asked=None, sums=(), along="feature", together=1):
+    def __init__(
+        self,
+        path: str | PathLike,
+        shapes: Mapping[str, tuple[int, ...]],
+        seed: int | None,
+        asked: str | None = None,
+        sums: Sequence[np.ndarray] = (),
+        along: str = "feature",
+        together: int = 1,
+    ) -> None:
 
         self._path = Path(path).resolve()
         refuse_foreign(self._path)
@@ -148,7 +159,7 @@ class Store:
         with self._claim.held():
             self._open(shapes, sums if record else ())
 
-    def _open(self, shapes, sums):
+    def _open(self, shapes: Mapping[str, tuple[int, ...]], sums: Sequence[np.ndarray]) -> None:
         import zarr
 
         self._resume(sums)
@@ -156,7 +167,7 @@ class Store:
         own = {name: _Claimed(group[name], self._claim) for name in shapes}
         self.arrays = {name: ChunkedArray(array, room) for name, array in own.items()}
 
-    def beside(self, name, shape):
+    def beside(self, name: str, shape: tuple[int, ...]) -> _Claimed:
         """Make an array in a folder that goes with the unfinished store; a resumed one has it."""
         import zarr
 
@@ -174,7 +185,7 @@ class Store:
             )
         return _Claimed(array, self._claim)
 
-    def keep(self, done, sums):
+    def keep(self, done: tuple[int, int], sums: Sequence[np.ndarray]) -> None:
         """Keep all that is done, and the sums over it, if the last time is long enough ago."""
         if time.monotonic() - self._kept < PAUSE:
             return
@@ -183,7 +194,7 @@ class Store:
             np.savez(file, *sums, done=done)
         self._kept = time.monotonic()
 
-    def finished(self, dataset):
+    def finished(self, dataset: xr.Dataset) -> xr.Dataset:
         """Write the rest, move the store to its place, and return its content."""
         self._write()
         names = [*self.arrays, *dataset.variables]
@@ -192,11 +203,11 @@ class Store:
         put_in_place(self._claim, self._path)
         return xr.open_zarr(self._path, chunks=None, consolidated=False)
 
-    def _write(self):
+    def _write(self) -> None:
         for array in self.arrays.values():
             array.write()
 
-    def _resumable(self, asked):
+    def _resumable(self, asked: str | None) -> dict[str, Any] | None:
         """What an unfinished store of the same says of itself; None where there is none."""
         if not self._folder.exists():
             return None
@@ -216,7 +227,13 @@ class Store:
             )
         return record
 
-    def _begin(self, shapes, asked, dims, together):
+    def _begin(
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        asked: str | None,
+        dims: tuple[str, ...],
+        together: int,
+    ) -> None:
         import zarr
 
         made = made_beside(self._folder)
@@ -241,10 +258,11 @@ class Store:
         (made / "asked.json").write_text(json.dumps({"asked": asked, "entropy": self.entropy}))
         appear(made, self._folder, self._path)
 
-    def _resume(self, sums):
+    def _resume(self, sums: Sequence[np.ndarray]) -> None:
         if self._sums.is_file():
             with np.load(self._sums) as kept:
-                self.done = tuple(map(int, kept["done"]))
+                draws, rows = map(int, kept["done"])
+                self.done = draws, rows
                 for k, own in enumerate(sums):
                     own[...] = kept[f"arr_{k}"]
 
@@ -284,11 +302,12 @@ class ChunkedArray:
     memory, and one more chunk.
     """
 
-    def __init__(self, array, room):
-        self._array, self._held = array, {}
+    def __init__(self, array: Any, room: int) -> None:
+        self._array = array
+        self._held: dict[tuple, np.ndarray] = {}
         self._most = room // int(np.prod(array.chunks)) + 1
 
-    def __setitem__(self, place, values):
+    def __setitem__(self, place: tuple, values: np.ndarray) -> None:
         """Set values at a chain, a draw or a slice of them, and a slice or an array of rows."""
         chain, draws, rows = place
         if not isinstance(draws, slice):
@@ -303,16 +322,16 @@ class ChunkedArray:
                 self._held[chunk] = self._array[chunk]
             self._held[chunk][np.ix_(*own)] = values[np.ix_(*given)]
 
-    def write(self):
+    def write(self) -> None:
         """Write all that is held."""
         for chunk in [*self._held]:
             self._write_one(chunk)
 
-    def _write_one(self, chunk):
+    def _write_one(self, chunk: tuple) -> None:
         self._array[chunk] = self._held.pop(chunk)
 
 
-def _at_chunks(span, length, size):
+def _at_chunks(span: Any, length: int, size: int) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """Yield slices of the chunks that a span of an axis touches, where in them, and of the span."""
     places = np.arange(length)[span]
     for chunk in np.unique(places // size):
@@ -358,7 +377,7 @@ def made_beside(folder: Path) -> Path:
     return made
 
 
-def refuse_foreign(path):
+def refuse_foreign(path: str | PathLike) -> None:
     """Raise unless a path is free, an empty folder, or a store that the package wrote alone."""
     path = Path(path)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):

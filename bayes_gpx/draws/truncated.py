@@ -73,7 +73,7 @@ def with_truncated(
     return found
 
 
-def _repeated(idata, draws):
+def _repeated(idata: xr.DataTree, draws: int) -> xr.DataTree:
     """The fit, or so many copies of its single draw."""
     tree = idata.copy()
     if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] > 1:

@@ -28,6 +28,8 @@ from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.data.training import TrainingData
+    from bayes_gpx.draws.questions import Question
     from bayes_gpx.model.model import Model
 
 OF = ("value", "log_variance")
@@ -178,7 +180,17 @@ def attributions(
     return answered(answer, locals())
 
 
-def _answer(model, idata, where, *, baseline, method, steps, of, **options):
+def _answer(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    *,
+    baseline: Any,
+    method: str,
+    steps: int | None,
+    of: str,
+    **options: Any,
+) -> xr.Dataset:
     """Attributions against a baseline, or against each of a dict."""
     if isinstance(baseline, Mapping):
         if method == "taylor":
@@ -193,7 +205,17 @@ def _answer(model, idata, where, *, baseline, method, steps, of, **options):
     return _explained(model, idata, where, name, method=method, steps=steps, of=of, **options)
 
 
-def _explained(model, idata, where, name, *, method, steps, of, **options):
+def _explained(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    name: str,
+    *,
+    method: str,
+    steps: int | None,
+    of: str,
+    **options: Any,
+) -> xr.Dataset:
     refuse_joint(where, options)
     if of == "log_variance":
         return _of_log_variance(model, idata, where, name, method, **options)
@@ -202,16 +224,16 @@ def _explained(model, idata, where, name, *, method, steps, of, **options):
     quantity = questions.attribution(model, name, method, steps)
     on = options.get("on", "response")
     if is_nonlinear(model, quantity, on):
-        if where.baseline.ndim > 1 or method != "exact":
+        if where.paths > 1 or method != "exact":
             raise ValueError(
-                f"baseline has {len(np.atleast_2d(where.baseline))} rows and method is {method!r}, "
+                f"baseline has {where.paths} rows and method is {method!r}, "
                 "but the response needs one baseline and 'exact'. Pass on='latent', or a dict of "
                 "baselines."
             )
         view = ByChainRule(quantity, where, Response(model))
         with or_else("Attributions of the response", "or pass on='latent'"):
             found = by_functions(model, idata, view, **options)
-    elif where.baseline.ndim > 1 and len(where.baseline) > MOST_BASELINES:
+    elif where.paths > MOST_BASELINES:
         found = _averaged(model, idata, quantity, where, **options)
     else:
         found = evaluate(model, idata, quantity, where, **options)
@@ -219,10 +241,18 @@ def _explained(model, idata, where, name, *, method, steps, of, **options):
     return found
 
 
-def _of_log_variance(model, idata, where, name, method, on="response", **options):
-    if where.baseline.ndim > 1 or method != "exact":
+def _of_log_variance(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    name: str,
+    method: str,
+    on: str = "response",
+    **options: Any,
+) -> xr.Dataset:
+    if where.paths > 1 or method != "exact":
         raise ValueError(
-            f"baseline has {len(np.atleast_2d(where.baseline))} rows and method is {method!r}, but "
+            f"baseline has {where.paths} rows and method is {method!r}, but "
             "the log variance needs one baseline and 'exact'. Pass a dict of baselines."
         )
     quantity = questions.attribution(model, name, method, None)
@@ -234,34 +264,34 @@ def _of_log_variance(model, idata, where, name, method, on="response", **options
 
 def refuse_joint(where: Points, options: Mapping) -> None:
     """Raise for joint draws of attributions that are averaged over several baselines."""
-    baseline = cast(np.ndarray, where.baseline)
-    if baseline.ndim > 1 and options.get("joint"):
+    if where.paths > 1 and options.get("joint"):
         raise ValueError(
-            f"joint=True cannot average over {len(baseline)} baselines. Leave joint out, or pass "
+            f"joint=True cannot average over {where.paths} baselines. Leave joint out, or pass "
             "one baseline, or a dict of them."
         )
 
 
-def _spread(training, on):
+def _spread(training: TrainingData, on: str) -> float:
     """Order of the response's variation, never 0; it is 1 for latent values on a link."""
     if not (training.scales_y or on == "response"):
         return 1.0
-    return (training.y_scaling.scale if training.streamed else training.y.std()) or 1.0
+    spread = training.y_scaling.scale if training.streamed else training.y.std()
+    return float(spread) or 1.0
 
 
 def _by_taylor(
-    model,
-    idata,
-    where,
-    name,
-    steps,
+    model: Model,
+    idata: Draws,
+    where: Points,
+    name: str,
+    steps: int | None,
     *,
-    on="response",
-    num_draws=None,
-    features=None,
-    progressbar=True,
-    **options,
-):
+    on: str = "response",
+    num_draws: int | None = None,
+    features: Sequence[str] | None = None,
+    progressbar: bool = True,
+    **options: Any,
+) -> xr.Dataset:
     """Means by Taylor expansion, and no draws."""
     quantity = questions.attribution(model, name, "exact", steps)
     unused = [option for option, given in options.items() if given not in ("summary", None)]
@@ -271,23 +301,26 @@ def _by_taylor(
             "and progressbar, or use method='exact'."
         )
     several = model.specification.classes is not None
-    if several or not is_nonlinear(model, quantity, on) or where.baseline.ndim > 1:
+    if several or not is_nonlinear(model, quantity, on) or where.paths > 1:
         raise ValueError(
             f"method='taylor' has likelihood={model.specification.likelihood!r}, on={on!r} and "
-            f"{len(np.atleast_2d(where.baseline))} baseline rows, but needs the response of two "
+            f"{where.paths} baseline rows, but needs the response of two "
             "classes or counts, and one baseline. Use method='exact'."
         )
     for feature in features or ():
         one_of("features", feature, quantity.labels)
     X = model.training.X
     view = ByChainRule(quantity, where, Response(model, taylor=True))
-    asked, how = view.question, {"num_draws": num_draws, "progressbar": progressbar}
-    shares, difference = means(model, idata, view, **how)
+    asked = view.question
+    shares, difference = means(model, idata, view, num_draws=num_draws, progressbar=progressbar)
     found = xr.Dataset(
         {
             "attribution_mean": (("obs", "feature"), shares),
             "difference_mean": ("obs", difference),
-            "baseline": ("feature", coded(X, where.baseline_values, quantity.labels)),
+            "baseline": (
+                "feature",
+                coded(X, cast(np.ndarray, where.baseline_values), quantity.labels),
+            ),
             "completeness_residual": ("obs", np.abs(shares.sum(axis=1) - difference)),
             **values_by_source(X, where.X_values, quantity.labels),
         },
@@ -305,13 +338,20 @@ def _by_taylor(
     return found if features is None else found.sel(feature=list(features))
 
 
-def _averaged(model, idata, quantity, where, on="response", **options):
+def _averaged(
+    model: Model,
+    idata: Draws,
+    quantity: Question,
+    where: Points,
+    on: str = "response",
+    **options: Any,
+) -> xr.Dataset:
     """Over more baselines than have exact covariances, by random functions."""
     try:
         return by_functions(model, idata, AtRows(quantity, where, Latent(model)), **options)
     except NoBasis as none:
         raise ValueError(
-            f"baseline has {len(where.baseline)} rows, but can have at most {MOST_BASELINES} for "
+            f"baseline has {where.paths} rows, but can have at most {MOST_BASELINES} for "
             "this kernel, which has no random functions. Pass a random subset of the rows, or the "
             "centres of that many clusters."
         ) from none

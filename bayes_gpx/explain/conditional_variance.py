@@ -13,6 +13,7 @@ from bayes_gpx.draws.level_moves import at_levels, level_shares
 from bayes_gpx.draws.points import at_other_x, points
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.points import Points
     from bayes_gpx.model.model import Model
 
@@ -40,7 +41,9 @@ def conditional_variance(model: Model, idata: Draws, *, progressbar: bool = True
     return np.stack(found, axis=1)
 
 
-def _of_feature(model, hyper, where, name, progressbar):
+def _of_feature(
+    model: Model, hyper: HyperparameterDraws, where: Points, name: str, progressbar: bool
+) -> np.ndarray:
     """The variance along one feature at each row, (n,)."""
     if name in model.training.X.levels:
         moved, shares = at_levels(model, where, [name]), level_shares(model, name)

@@ -124,7 +124,7 @@ def by_simulation(
     return _named(observed, drawn, {"feature": list(names), "feature_bis": list(names)})
 
 
-def _refuse(model):
+def _refuse(model: Model) -> None:
     """Raise for rows that no other rows can take the place of."""
     if model.training.streamed or model.joined or model.training.outputs is not None:
         raise ValueError(
@@ -177,7 +177,9 @@ def _replaced(training: TrainingData, name: str, values: np.ndarray) -> Training
     return replace(training, X=moved(training.X), Z=Z)
 
 
-def _without(model, theta, pair, rng):
+def _without(
+    model: Any, theta: Draws, pair: tuple[str, str], rng: np.random.Generator
+) -> np.ndarray:
     """The smooth part of f at the training rows without the interaction of a pair, (n,).
 
     f_ij = E[f | x_i, x_j] - E[f | x_i] - E[f | x_j] + E[f], other features averaged over rows.
@@ -198,15 +200,17 @@ def _without(model, theta, pair, rng):
     return f - (both - first - second + f.mean())
 
 
-def _smooth(model, theta, X, rows):
+def _smooth(model: Any, theta: Draws, X: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Posterior mean of f, of a GPX of its smooth part, at X, with Z and group of training rows."""
     where = at_other_x(model, points(model, None), X, rows)
     quantity = questions.value(model, smooth=True)
-    options = {"on": "latent", "keep": "summary", "progressbar": False}
-    return evaluate(model, theta, quantity, where, **options)["f_mean"].values
+    found = evaluate(model, theta, quantity, where, on="latent", keep="summary", progressbar=False)
+    return found["f_mean"].values
 
 
-def _response(model, theta, f, rng):
+def _response(
+    model: Any, theta: dict[str, np.ndarray], f: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """New responses around f (n,), in user units, with the deviations of a GPX's rows."""
     training, spec = model.training, model.specification
     scale, latent = training.y_scaling.scale, f / training.y_scaling.scale
@@ -218,9 +222,12 @@ def _response(model, theta, f, rng):
     return spec.observation.draw(latent[None], theta, rng, exposure)[0] * scale
 
 
-def _named(observed, drawn, coords):
+def _named(
+    observed: dict[str, np.ndarray], drawn: dict[str, np.ndarray], coords: dict[str, list[str]]
+) -> xr.Dataset:
     """The statistics, their replicates and p-values, as a Dataset."""
-    dims, variables = tuple(coords), {}
+    dims = tuple(coords)
+    variables: dict[str, Any] = {}
     for name, values in observed.items():
         others = drawn[name]
         least = (others >= values).sum(axis=0)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -20,6 +20,7 @@ from bayes_gpx.explain.answered import answered, documented
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.points import Points
     from bayes_gpx.model.model import Model
 
 
@@ -114,7 +115,9 @@ def weights(
     return answered(partial(_weights, smooth=smooth, units=units), locals(), needs_z=False)
 
 
-def _weights(model, idata, where, *, smooth, units, **options):
+def _weights(
+    model: Model, idata: Draws, where: Points, *, smooth: bool, units: str, **options: Any
+) -> xr.Dataset:
     kind = questions.weight if units == "centred" else questions.coefficient
     return evaluate(model, idata, kind(model, smooth=smooth), where, **options)
 
@@ -219,5 +222,5 @@ def contributions(
     return answered(_contributions, locals())
 
 
-def _contributions(model, idata, where, **options):
+def _contributions(model: Model, idata: Draws, where: Points, **options: Any) -> xr.Dataset:
     return evaluate(model, idata, questions.contribution(model), where, **options)
