@@ -286,6 +286,7 @@ def _evaluated(
         size_of=lambda _: together * rows_within(row),
         cases=cases,
         conditioned=False,
+        only=None if only is None else {number // functions.each for number in only},
         description="Following functions",
         progressbar=progressbar,
     ):
