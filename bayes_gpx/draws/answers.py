@@ -36,10 +36,8 @@ def gathered(
     path: str | PathLike | None = None,
     ci_prob: float | None = None,
 ) -> tuple[xr.Dataset, Result]:
-    """Gather answers about rows: their draws, means, sds and covariances.
-
-    `shape` is the number of chains, and of answers in each. Intervals are quantiles of the draws.
-    """
+    """Gather answers about rows, `shape` (chains, answers in each): draws and their moments."""
+    # Intervals are quantiles of the draws.
     one_of("keep", keep, ("draws", "summary"))
     result = Result(model, view.question, view.where, features=features, covariance=covariance)
     store = None if path is None else partial(Store, path)
@@ -60,10 +58,7 @@ def of_each_draw(
     progressbar: bool = True,
     **options: Any,
 ) -> xr.Dataset:
-    """The log variance: one value for each hyperparameter draw; options as in `gathered`.
-
-    Raises ValueError for options of conditional draws, which do not exist here.
-    """
+    """The log variance: one value for each hyperparameter draw; options as in `gathered`."""
     unused = [name for name in ("draws", "joint") if options.pop(name, None)]
     if unused:
         raise ValueError(

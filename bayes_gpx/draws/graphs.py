@@ -1,7 +1,6 @@
-"""Graphs of one draw as functions of numbers, shared by all models of one structure.
+"""Graphs of one draw as functions of numbers, shared by all models of one structure."""
 
-Neither new points nor a second model of the same kind compile anything.
-"""
+# Neither new points nor a second model of the same kind compile anything.
 
 from __future__ import annotations
 
@@ -49,11 +48,10 @@ WIDE = {"X", "U", "baseline", "corners"}
 
 @dataclass(frozen=True)
 class Structure:
-    """Everything that determines a model's graphs; the key of compiled functions.
+    """Everything that determines a model's graphs; the key of compiled functions."""
 
-    A callable kernel may depend on anything, so its result, and the variables below it, belong to
-    the structure: two models share functions only if their kernels have names.
-    """
+    # A callable kernel may depend on anything, so its result, and the variables below it, belong to
+    # the structure: two models share functions only if their kernels have names.
 
     specification: SpecificationLike
     made_of: tuple
@@ -108,13 +106,9 @@ def compiled(
     *,
     buffered: bool = False,
 ) -> Staged:
-    """Compile a build function's graphs for values such as these.
-
-    `build` is hashable and maps `bayes_gpx.posteriors.base.OneDraw` to graphs. They are functions
-    of the hyperparameters and the `changing` values, which change from call to call; everything
-    that depends on `data` and the `inputs` of a question alone is computed once for all draws.
-    `buffered` keeps intermediate arrays between calls, if the structure allows it.
-    """
+    """Compile a build function's graphs: functions of hyperparameters and of `changing` values."""
+    # Everything that depends on `data` and the `inputs` of a question alone is computed once for
+    # all draws. `buffered` keeps intermediate arrays between calls, if the structure allows it.
     kinds = [None if v is None else _kinds(v) for v in (changing, data, inputs)]
     with LOCK:
         return _compiled(structure, build, *kinds, buffered)
@@ -209,10 +203,7 @@ def _one_draw(
 def data_of(
     model: ModelLike, structure: Structure, rows: TrainingData | None = None
 ) -> dict[str, Any]:
-    """Data that a model conditions on, by name: arrays, or out-of-core rows.
-
-    With `rows`, only these rows, if the strategy needs nothing but sums over all rows.
-    """
+    """Data that a model conditions on, by name; of some rows only if sums over all rows suffice."""
     corners = {"corners": model.training.corners} if model.specification.expanded else {}
     if not structure.strategy.by_sums:
         streamed, training = model.training.streamed, model.training

@@ -32,12 +32,12 @@ class HyperparameterDraws:
 
     Attributes
     ----------
-    values : dict of arrays (chain, draw, ...)
-        In the model's order; last latent values, where they were sampled and noise is not normal,
-        or noisy values between the bounds of constraints.
-    chain, draw : arrays
+    values
+        Arrays (chain, draw, ...) in the model's order; last latent values, where they were sampled
+        and noise is not normal, or noisy values between the bounds of constraints.
+    chain, draw
         Labels.
-    alone : bool
+    alone
         Whether the fit holds a single draw.
     """
 
@@ -62,12 +62,7 @@ class HyperparameterDraws:
 def hyperparameter_draws(
     model: ModelLike, idata: Draws, num_draws: int | None = None
 ) -> HyperparameterDraws:
-    """Hyperparameters of every draw, checked to belong to the model.
-
-    `idata` is a fit of this model, or fixed hyperparameters (one draw), thinned evenly to at most
-    `num_draws`. Raises ValueError if it belongs to another model, has no dims chain and draw, or is
-    not finite.
-    """
+    """Hyperparameters of every draw of a fit or of fixed ones, thinned evenly to `num_draws`."""
     if num_draws is not None:
         count("num_draws", num_draws)
     if isinstance(idata, dict):
@@ -130,10 +125,8 @@ def _of_each(value: np.ndarray, h: Any, model: ModelLike) -> np.ndarray:
 
 
 def refuse_swapped(model: ModelLike, idata: Draws | None) -> None:
-    """Raise if the model argument is no model, or if model and idata are swapped.
-
-    The first line of every explanation function, before it reads anything of the model.
-    """
+    """Raise if the model argument is no model, or if model and idata are swapped."""
+    # The first line of every explanation function, before it reads anything of the model.
     if hasattr(model, "training"):
         return
     if hasattr(idata, "training"):

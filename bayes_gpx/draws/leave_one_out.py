@@ -149,10 +149,7 @@ def of_responses(model: ModelLike, idata: Draws, *, progressbar: bool = True) ->
 def responses_labelled(
     training: TrainingData, terms: np.ndarray, draws: xr.DataTree
 ) -> xr.DataArray:
-    """Log densities (chain, draw, response) of scaled responses, in user units and labelled.
-
-    The draws have the dims `chain` and `draw`.
-    """
+    """Log densities (chain, draw, response) of scaled responses, in user units and labelled."""
     log_scale = np.log(training.response_scaling.scale)
     return _by_response(training, terms - log_scale, draws)
 
@@ -166,10 +163,8 @@ def _by_response(
 
 
 def by_row(training: TrainingData, variables: dict, coords: dict, attrs: dict) -> xr.Dataset:
-    """A Dataset of results for each response; several outputs add a dim `output`.
-
-    Missing outputs are NaN. A model of one output returns only this output.
-    """
+    """A Dataset of results for each response; several outputs add a dim `output`, with NaN."""
+    # A model of one output returns only this output.
     outputs = training.outputs
     if outputs is None:
         return xr.Dataset(variables, coords, attrs)
@@ -199,10 +194,8 @@ def held_out_log_likelihood(
     *,
     progressbar: bool = True,
 ) -> xr.DataArray:
-    """Log predictive densities log p(y_i | y, theta) of new responses, (chain, draw, obs).
-
-    `rows` are scaled as the model's rows; y_i is in user units.
-    """
+    """Log predictive densities log p(y_i | y, theta) of new y (chain, draw, obs), in user units."""
+    # `rows` are scaled as the model's rows.
     observation, scaled = model.specification.observation, rows.scaled()
     refuse_outside(model, rows.X.values, "The rows left out")
     values = rows.X.values, None if rows.Z is None else rows.Z.values
@@ -229,12 +222,10 @@ def averaged(terms: xr.DataArray) -> np.ndarray:
 def log_likelihood_given(
     model: ModelLike, hyper: HyperparameterDraws, f: np.ndarray, *, smooth: bool = True
 ) -> np.ndarray:
-    """Log density (chain, draw * k, n) of each response given values of functions at its row.
-
-    f is (chain, draw * k, n[, C]) on the model's scale, with k functions for each hyperparameter
-    draw; y is in user units. With `smooth`, f lacks the deviations of the training rows, which are
-    integrated out.
-    """
+    """Log density (chain, draw * k, n) of each response given values of functions at its row."""
+    # f is (chain, draw * k, n[, C]) on the model's scale.
+    # There are k functions for each hyperparameter draw; y is in user units. With `smooth`, f lacks
+    # the deviations of the training rows, which are integrated out.
     model.training.refuse_outputs("Responses given functions", "bx.log_likelihood has theirs.")
     training = model.training
     observation, scaled = model.specification.observation, training.scaled()
@@ -267,10 +258,8 @@ def _own_variance(draw: OneDraw) -> list:
 
 @lru_cache(maxsize=8)
 def _predictive_density(observation: ScalarLikelihood | VectorLikelihood) -> ThreadedFunction:
-    """Function from moments of normal f, y, exposure and hyperparameters to log p(y).
-
-    f has mean and variance (k,); for several classes mean (k, C) and root (k, C, C).
-    """
+    """Function from moments of normal f, y, exposure and hyperparameters to log p(y)."""
+    # f has mean and variance (k,); for several classes mean (k, C) and root (k, C, C).
     if observation.class_shape:
         moments = pt.dmatrix("mean"), pt.dtensor3("root")
     else:
@@ -289,11 +278,10 @@ def draw_left_out(
     each: int,
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Latent values and responses drawn given the others, (chain, draw * each, n[, C]).
-
-    From the moments (chain, draw, n, ...) of `bayes_gpx.posteriors.base.LeftOut`. There are more
-    latent values where noise is not normal: sds of the mean response come from them.
-    """
+    """Latent values and responses drawn given the others, (chain, draw * each, n[, C])."""
+    # From the moments (chain, draw, n, ...) of `bayes_gpx.posteriors.base.LeftOut`.
+    # There are more latent values where noise is not normal: sds of the mean response come from
+    # them.
     observation = model.specification.observation
     exposure, parts = model.training.scaled().get("exposure"), []
     size = each if observation.mean_name is None else max(each, -(-OF_ONE // len(hyper)))

@@ -28,11 +28,7 @@ LEAD = ("chain", "draw")
 
 
 def read_groups(training: TrainingData, groups: str | Column) -> tuple[np.ndarray, np.ndarray]:
-    """Codes 0, 1, ... of each response's group (n,), and the labels in order of appearance.
-
-    `groups` is a column of X or Z, or a label for each row. Raises ValueError for another number of
-    rows, missing labels, and a single group.
-    """
+    """Codes 0, 1, ... of each response's group (n,), and the labels in order of appearance."""
     codes, labels = pd.factorize(_by_row(training, groups, "groups"))
     if training.outputs is not None:  # a group holds all outputs of its rows that were observed
         kept, codes = np.unique(codes[training.outputs.rows], return_inverse=True)
@@ -46,11 +42,7 @@ def read_groups(training: TrainingData, groups: str | Column) -> tuple[np.ndarra
 
 
 def read_order(training: TrainingData, order: str | Column) -> np.ndarray:
-    """Rank 0, 1, ... of each row, (n,); rows at the same time share a rank.
-
-    `order` is a column of X or Z, or a number or date for each row. Raises ValueError for another
-    number of rows, missing values, and other types.
-    """
+    """Rank 0, 1, ... of each row, (n,); rows at the same time share a rank."""
     training.refuse_outputs("order=", "Pass groups=, or no order.")
     given = _by_row(training, order, "order")
     dated = given.dtype.kind == "O" and holds_dates(given)
@@ -118,10 +110,7 @@ def _in_order(draw: OneDraw) -> list:
 def densities_of_groups(
     model: ModelLike, idata: Draws, groups: str | Column, *, progressbar: bool = True
 ) -> xr.DataArray:
-    """Log density of all responses of a group given the other groups, (chain, draw, group).
-
-    This is ``log p(y_G | y_-G, theta)`` of y in user units.
-    """
+    """Log p(y_G | y_-G, theta) of each group given the other groups, (chain, draw, group)."""
     codes, labels = read_groups(model.training, groups)
     (joint,), hyper, _ = at_training_rows(
         model, idata, _joint, groups=codes, progressbar=progressbar
@@ -151,12 +140,10 @@ def densities_in_order(
     *,
     progressbar: bool = True,
 ) -> tuple[xr.DataArray, xr.DataArray]:
-    """Log density of responses given all earlier ones, and of all later ones.
-
-    Responses at the same time are predicted together. The first `start` rows are not scored; half
-    of all rows by default. Returns ``log p(y_t | y_<t, theta)`` of y in user units, (chain, draw,
-    time), and ``log p(y_>=t | y_<t, theta)``, for importance weights.
-    """
+    """Log p(y_t | y_<t, theta) and log p(y_>=t | y_<t, theta), (chain, draw, time)."""
+    # y is in user units.
+    # Responses at the same time are predicted together. The first `start` rows are not scored; half
+    # of all rows by default. The second densities are for importance weights.
     training = model.training
     ranks = read_order(training, order)
     start = training.n // 2 if start is None else start

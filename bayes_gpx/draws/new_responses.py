@@ -20,10 +20,7 @@ if TYPE_CHECKING:
 
 
 class NewResponses:
-    """A new response y and its mean, for a `Result` of f to gather.
-
-    `exposure` (m,) is for counts; else 1. `name` is that of the mean response, or y itself.
-    """
+    """A new response y and its mean, for a `Result` of f to gather; counts have `exposure` (m,)."""
 
     def __init__(self, model: ModelLike, exposure: np.ndarray) -> None:
         self._training, self._observation = model.training, model.specification.observation
@@ -83,10 +80,8 @@ class NewResponses:
 
 @lru_cache(maxsize=8)
 def _expectation(observation: ScalarLikelihood | VectorLikelihood) -> ThreadedFunction:
-    """Function from moments of f, and exposure, to the mean response.
-
-    f has mean and variance (k,); for several classes mean (k, C) and root (k, C, C).
-    """
+    """Function from moments of normal f, and exposure, to the mean response E S(f)."""
+    # f has mean and variance (k,); for several classes mean (k, C) and root (k, C, C).
     if observation.class_shape:
         moments = pt.dmatrix("mean"), pt.dtensor3("root")
     else:

@@ -30,22 +30,20 @@ class Points:
 
     Attributes
     ----------
-    inputs : dict of arrays
+    inputs
         What graphs are given of each row: `X` (m, d); `Z` (m, p) if it is needed; `positions` (m,)
         of training rows; `group` (m,), the codes of their groups, or of the explained output.
-    X_values, Z_values : array
-        X and Z in user units.
-    index : array
+    X_values, Z_values, baseline_values
+        In user units.
+    index
         Labels of the rows.
-    common : dict of arrays
+    common
         What graphs are given for all rows: the `baseline` (d,) or (B, d) of attributions, on the
         model's scale (several are averaged over), and the `weights` (g, m) of averages.
-    baseline_values : array or None
-        The baseline in user units.
-    rows : integer array or None
-        Positions among the rows that were passed, of which there are `passed`.
-    by : Weights or None
-        The groups whose averages are explained, in place of the rows.
+    rows, passed
+        Positions among the rows that were passed, and their number.
+    by
+        `Weights` of the groups that are explained in place of the rows, or None.
     """
 
     inputs: dict[str, np.ndarray]
@@ -142,10 +140,8 @@ def _at_hand(training: TrainingData) -> TrainingData:
 
 
 def at_other_x(model: ModelLike, where: Points, X: np.ndarray, rows: np.ndarray) -> Points:
-    """Rows at other X, in user units, each with z and group of one of the rows of `where`.
-
-    If z is x, it moves with x.
-    """
+    """Rows at other X, in user units, each with z and group of one of the rows of `where`."""
+    # If z is x, it moves with x.
     training, held, groups = model.training, None, None
     if not training.tied and where.Z_values is not None:
         held = where.Z_values[rows, : training.p - training.intercept]
@@ -164,11 +160,8 @@ BASELINES = {
 
 
 def read_baseline(model: ModelLike, baseline: str | Table, name: str = "baseline") -> np.ndarray:
-    """Point (d,) or points (B, d) in user units.
-
-    "mean" and "median" are over the training rows; one row is one point. Error messages use `name`.
-    Raises ValueError for an unknown name, and rows without one finite number for each feature.
-    """
+    """Point (d,) or points (B, d) in user units, by name or as rows; error messages use `name`."""
+    # "mean" and "median" are over the training rows; one row is one point.
     X = model.training.X
     if isinstance(baseline, str):
         one_of(name, baseline, BASELINES)
@@ -226,13 +219,12 @@ MOST_COLUMNS = 6
 
 
 def rows_outside(model: ModelLike, where: Points) -> str | None:
-    """Describe the rows outside of the training data: how many, in which columns and how far.
-
-    A row leaves the data if a number is outside of its column's range in the training data, in X or
-    in a separate Z. The result is None unless one does so by more than `MARGIN` of the range, or
-    more than half of `FORECAST` or more rows do so in one column; then all of them count.
-    Categories have no range, and a row within all ranges may still be far from every training row.
-    """
+    """Describe the rows outside of the training data: how many, in which columns and how far."""
+    # A row leaves the data if a number is outside of its column's range in the training data, in X
+    # or in a separate Z. The result is None unless one does so by more than `MARGIN` of the range,
+    # or more than half of `FORECAST` or more rows do so in one column; then all of them count.
+    # Categories have no range, and a row within all ranges may still be far from every training
+    # row.
     training, left, said = model.training, np.zeros(len(where.X), bool), []
     tables = [(training.X, training.moments.low, training.moments.high, where.X_values)]
     if (
@@ -350,11 +342,7 @@ def refuse_classes(model: ModelLike, what: str) -> None:
 
 
 def read_observed(dataset: xr.Dataset, y: Column) -> xr.DataArray:
-    """Observed responses at a dataset's predictions, (obs,); classes as their codes.
-
-    y (m,) is in the order of the dataset's rows. Raises ValueError for another length or index,
-    unknown labels, and values that are invalid in the model's own `y`.
-    """
+    """Observed responses at a dataset's predictions, (obs,), in its order; classes as codes."""
     one_output(dataset)
     index = dataset["obs"].values
     shape = np.shape(cast(Any, y))

@@ -41,36 +41,32 @@ class Question:
 
     Attributes
     ----------
-    name : str
-    operator : callable
+    operator
         From `bayes_gpx.posteriors.base.Asked` to an Operator; hashable.
-    axes : tuple of Axis
+    axes
         Dims of the numbers of a row: none for one number, two for a symmetric matrix, row-major.
-    factor : array (c,)
-        From the model's scale to user units.
-    units : str
-    offset : float or array (c,)
-        Added after the factor.
-    mixes : array (c, width) or None
-        Sums of the operator's numbers that make the components, on the model's scale, as indicators
-        add to their categorical column; None if each number is a component.
-    center : array (c,) or None
-        Centers of the components' features, kept with the numbers.
-    noisy : str or None
+    factor, offset
+        From the model's scale to user units: a factor (c,), and what is added after it.
+    mixes
+        Sums (c, width) of the operator's numbers that make the components, on the model's scale, as
+        indicators add to their categorical column; None if each number is a component.
+    center
+        Centers (c,) of the components' features, kept with the numbers.
+    noisy
         Name of the same quantity with observation noise.
-    samples : str or None
+    samples
         Text in attrs about the rows' own noise, if not the usual one.
-    total : tuple of (str, callable) or None
+    total
         Name and operator of the components' sum.
-    beside : tuple of (str, callable) or None
+    beside
         Name and operator of the same quantity without the rows' deviations.
-    nonlinear : bool
+    nonlinear
         The quantity of the mean response is not that of f, and needs the chain rule.
-    points : int
+    points
         Number of points for each row, if all of them are enumerated.
-    table : {"X", "Z"} or None
-        Whose values stand beside the numbers.
-    attrs : dict
+    table
+        "X" or "Z" if its values stand beside the numbers.
+    attrs
         Further attrs of the result.
     """
 
@@ -115,11 +111,9 @@ class Question:
     def in_units(
         self, mean: np.ndarray, second: np.ndarray, picked: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Picked components in user units: mean (m, k), and second moments of the kind given.
-
-        Variances (m width,) become (m, k), covariances within rows (m, width, width) become
-        (m, k, k), and covariances of all numbers (m width, m width) become (m, k, m, k).
-        """
+        """Picked components in user units: mean (m, k), and second moments of the kind given."""
+        # Variances (m width,) become (m, k), covariances within rows (m, width, width) become (m,
+        # k, k), and covariances of all numbers (m width, m width) become (m, k, m, k).
         c, factor = self.width, self.factor[picked]
         offset = np.broadcast_to(self.offset, len(self.factor))[picked]
         mean = self.mixed(mean.reshape((-1, c)), 1)[:, picked] * factor + offset
@@ -219,10 +213,7 @@ def attribution(model: Any, baseline: str | None, method: str, steps: int | None
 
 
 def shapley_value(model: Any, baseline: str | None, orders: Orders | None = None) -> Question:
-    """Shapley values against a baseline of that name, and the difference that they sum to.
-
-    By the coalitions of `orders`, or by products over features.
-    """
+    """Shapley values against a baseline of that name, by coalitions of `orders` or by products."""
     asked, X = attribution(model, baseline, "exact", None), model.training.X
     players = tuple(tuple(map(int, np.flatnonzero(X.groups == k))) for k in range(len(X.sources)))
     among = None if orders is None else coalitions(players, orders)
@@ -234,10 +225,8 @@ def shapley_value(model: Any, baseline: str | None, orders: Orders | None = None
 
 
 def component(model: Any, names: tuple[str, ...], order: int) -> Question:
-    """Parts of f by the kernel's summands of these names; the last one may be the constant alone.
-
-    The constant has the center of y, and is added where no summand of the kernel is constant.
-    """
+    """Parts of f by the kernel's summands of these names; the last may be the constant alone."""
+    # The constant has the center of y, and is added where no summand of the kernel is constant.
     scaling, given = model.training.y_scaling, CONSTANT in names
     center = np.ravel(scaling.center)[0]
     found = names if given or not center else (*names, CONSTANT)
@@ -285,10 +274,8 @@ def weight(model: Any, *, smooth: bool = False) -> Question:
 
 
 def coefficient(model: ModelLike, *, smooth: bool = False) -> Question:
-    """Weights of features as they were given, and an intercept that makes up for their centers.
-
-    beta_l = s_y w_l / s_l,    beta_0 = c_y + s_y (w_0 - sum_l c_l w_l / s_l)
-    """
+    """Raw weights: beta_l = s_y w_l / s_l, and beta_0 = c_y + s_y (w_0 - sum_l c_l w_l / s_l)."""
+    # The intercept makes up for the centers of the features.
     centred, training = weight(model, smooth=smooth), model.training
     own = training.p - training.intercept
     columns, scaling = cast("Frame", training.Z).columns, cast("Scaling", training.Z_scaling)
@@ -433,17 +420,11 @@ class _Difference:
 
 
 def responds(model: ModelLike, on: str) -> bool:
-    """Whether the mean response is explained, and is not f itself.
-
-    Raises ValueError if `on` is unknown.
-    """
+    """Whether the mean response is explained, and is not f itself."""
     one_of("on", on, ("response", "latent"))
     return on == "response" and model.specification.observation.mean_name is not None
 
 
 def is_nonlinear(model: ModelLike, question: Question, on: str) -> bool:
-    """Whether the mean response is asked for, and the answer is not linear in f.
-
-    Raises ValueError if `on` is unknown.
-    """
+    """Whether the mean response is asked for, and the answer is not linear in f."""
     return responds(model, on) and question.nonlinear

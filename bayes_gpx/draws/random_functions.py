@@ -42,11 +42,10 @@ EXACT = "means exact over the normal approximation of f"
 
 @dataclass(frozen=True, eq=False)
 class Functions:
-    """Random functions of a posterior, `each` for every draw of the hyperparameters.
+    """Random functions of a posterior, `each` for every draw of the hyperparameters."""
 
-    `updates` are from `bayes_gpx.posteriors.pathwise.Update`, one for each function, and `jitters`
-    what they took; `entropy` is the seed of all functions.
-    """
+    # `updates` are from `bayes_gpx.posteriors.pathwise.Update`, one for each function, and
+    # `jitters` what they took; `entropy` is the seed of all functions.
 
     model: ModelLike
     hyper: HyperparameterDraws
@@ -144,11 +143,9 @@ def answer(
     exact: Sequence[np.ndarray] | None = None,
     ci_prob: float | None = None,
 ) -> xr.Dataset:
-    """Ask all functions about rows; options and result as in `evaluate`.
-
-    Moments are computed over functions, except for `exact` means: of the quantity (m, c), and of
-    its total (m,).
-    """
+    """Ask all functions about rows; options and result as in `evaluate`."""
+    # Moments are computed over functions, except for `exact` means: of the quantity (m, c), and of
+    # its total (m,).
     model, question = functions.model, view.question
 
     def ask(parts: Sequence[AtRows], numbers: Collection[int] | None) -> Asking:
@@ -261,10 +258,8 @@ def with_means(dataset: xr.Dataset, question: Question, exact: Sequence[np.ndarr
 def _evaluated(
     functions: Functions, view: AtRows, progressbar: bool, only: Collection[int] | None
 ) -> Iterator[tuple[np.ndarray, slice, list[np.ndarray]]]:
-    """Yield positions of functions, or `only` of some, rows, and their values at their points.
-
-    As many functions at a time as their values fill a block of memory.
-    """
+    """Yield positions of functions, or `only` of some, rows, and their values at their points."""
+    # As many functions at a time as their values fill a block of memory.
     where, together = view.spread().having(positions=None), view.together
     training = functions.model.training
     longest = max(training.n, functions.waves * (1 if training.Z is None else training.p))

@@ -40,13 +40,12 @@ type Variables = dict[str, Any]
 
 
 class Result:
-    """Moments, intervals and draws of a question, over draws of hyperparameters and blocks of rows.
+    """Moments, intervals and draws of a question, over hyperparameter draws and blocks of rows."""
 
-    Numbers of a row are columns: the components, then what goes beside them (their sum, y, the
-    smooth part, the mean response). `drawn` are the components that `add` is given: the requested
-    ones; all, if they sum to a total; or one of each pair of a symmetric matrix. `_kept` picks the
-    requested ones of them, and `_place` is where each component of the result is among these.
-    """
+    # Numbers of a row are columns: the components, then their sum or the smooth part, y, and the
+    # mean response. `drawn` are the components that `add` is given: the requested ones; all, if
+    # they sum to a total; or one of each pair of a symmetric matrix. `_kept` picks the requested
+    # ones of them, and `_place` is where each component of the result is among these.
 
     def __init__(
         self,
@@ -106,11 +105,9 @@ class Result:
         sampled: bool,
         store: Callable[..., Store] | None = None,
     ) -> None:
-        """Make arrays of so many draws in memory, or in a store on its way to a path.
-
-        `entropy` makes the draws' seeds. `done` counts finished hyperparameter draws, and rows of
-        the next: of a store that is resumed, with its sums.
-        """
+        """Make arrays of so many draws in memory, or in a store on its way to a path."""
+        # `entropy` makes the draws' seeds. `done` counts finished hyperparameter draws, and rows of
+        # the next: of a store that is resumed, with its sums.
         self._draws = draws
         shapes = self._shapes((chains, draws, self._mean.shape[1])) if sampled else {}
         if store is not None and shapes:
@@ -143,10 +140,7 @@ class Result:
         return f"{name}s" if axes and name == axes[0].dim else name
 
     def keep_for_intervals(self, draws: int, prob: float) -> None:
-        """Keep the moments of so many hyperparameter draws, for intervals of that probability.
-
-        Of at most `MOST_DRAWS` draws, evenly chosen; of none if there is room for too few.
-        """
+        """Keep moments of at most `MOST_DRAWS` draws, evenly chosen; none if room is too short."""
         if self._question.jointly:
             return
         classes, m, columns = self._mean.shape
@@ -177,12 +171,10 @@ class Result:
         label: int = 0,
         jitter: float = 0.0,
     ) -> None:
-        """Add the normal of one draw, counted from 0.
-
-        `part` has its moments by `Question.in_units`; `noise` is the sd of y in these units;
-        `total` has mean and variance (k,) of the components' sum, on the model's scale; `beside`
-        the moments of the quantity without deviations, in user units.
-        """
+        """Add the normal of one draw, counted from 0, by moments `part` of `Question.in_units`."""
+        # `noise` is the sd of y in user units; `total` has mean and variance (k,) of the
+        # components' sum, on the model's scale; `beside` the moments of the quantity without
+        # deviations, in user units.
         self._jitter[:] = max(self._jitter[0], jitter)
         question, kept, (mean, second) = self._question, self._kept, part
         variance, cov = variances(second), blocks(second)
@@ -231,11 +223,9 @@ class Result:
         cov: np.ndarray | float | None = None,
         label: int = 0,
     ) -> None:
-        """Add means (draws, k, columns) of some rows, and the sum of their variances.
-
-        By Chan's update: the squares around the new mean are those of the earlier draws around
-        theirs, those of these draws around theirs, and the squared distance of both means.
-        """
+        """Add means (draws, k, columns) of some rows, and their summed variances: Chan's update."""
+        # The squares around the new mean are those of the earlier draws around theirs, those of
+        # these draws around theirs, and the squared distance of both means.
         own = label, rows, self._columns[name]
         before, added = self._count[own].copy(), len(means)
         center = means.mean(axis=0)
@@ -257,10 +247,9 @@ class Result:
         noise: float = 0.0,
         beside: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
     ) -> dict[str, np.ndarray]:
-        """Turn standard normals (1 to 3, draw, m, c) into draws, by name.
-
-        `beside` has the moments of the quantity without deviations, and the deviations' variances.
-        """
+        """Turn standard normals (1 to 3, draw, m, c) into draws, by name."""
+        # `beside` has the moments of the quantity without deviations, and the deviations'
+        # variances.
         question = self._question
         if beside is None:
             return self._named(drawn(*part, normal[0]), noise * normal[1:2, ..., 0])
@@ -285,11 +274,9 @@ class Result:
     def add_draws(
         self, numbers: np.ndarray, rows: Any, values: np.ndarray, total: np.ndarray | None
     ) -> None:
-        """Add draws with these numbers themselves, and keep them if there are arrays.
-
-        `values` (draws, k, c), or (draws, k, C, c), and their `total` (draws, k) or (draws, k, C)
-        are on the model's scale.
-        """
+        """Add draws themselves, on the model's scale, and keep them if there are arrays."""
+        # `values` are (draws, k, c), or (draws, k, C, c), and their `total` (draws, k) or (draws,
+        # k, C).
         question, kept = self._question, self._kept
         offset = np.broadcast_to(question.offset, len(question.factor))[self.drawn]
         values = question.mixed(values, -1)[..., self.drawn] * question.factor[self.drawn] + offset

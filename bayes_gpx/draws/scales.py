@@ -26,11 +26,9 @@ ROUND_OFF = 16 * np.finfo(float).eps
 
 @dataclass(frozen=True, eq=False)
 class Latent:
-    """f itself; and what every scale S(f) has.
+    """f itself; and what every scale S(f) has. `center` is added to the model's f before S."""
 
-    `smooth` is whether a GPX's own deviations of new samples are left out; `center` is added to the
-    model's f before S.
-    """
+    # `smooth` is whether a GPX's own deviations of new samples are left out.
 
     model: Any
     smooth: ClassVar = True
@@ -68,10 +66,9 @@ class Latent:
 
 @dataclass(frozen=True, eq=False)
 class Response(Latent):
-    """The mean response S(f): a probability, or a rate.
+    """The mean response S(f): a probability, or a rate."""
 
-    With `taylor` its expectations are by expansion around the mean of f, to second order.
-    """
+    # With `taylor` its expectations are by expansion around the mean of f, to second order.
 
     taylor: bool = False
 
@@ -120,13 +117,7 @@ class Response(Latent):
 
 @dataclass(frozen=True, eq=False)
 class LogVariance(Latent):
-    """The log of the variance of f, or of a new y: it has no slope in the mean of f.
-
-    Attributes
-    ----------
-    of_y : bool
-        Whether observation noise is part of the variance.
-    """
+    """The log of the variance of f, or `of_y` with its noise: it has no slope in the mean of f."""
 
     of_y: bool = field(default=False, kw_only=True)
     smooth: ClassVar = False  # the deviations of a new sample are part of its variance
@@ -145,12 +136,10 @@ class LogVariance(Latent):
         return degree
 
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """The logs of the variances.
-
-        Raises ValueError if a variance is 0 up to round-off, since its logarithm is infinite. The
-        message names the training row with the median distance from the center: f of a linear
-        kernel, or of a GPX with Z = X, is known for certain at the center alone.
-        """
+        """The logs of the variances."""
+        # A variance that is 0 up to round-off has no logarithm. The message names the training row
+        # with the median distance from the center: f of a linear kernel, or of a GPX with Z = X, is
+        # known for certain at the center alone.
         if (variance > ROUND_OFF * variance.max()).all():
             return np.log(variance)
         training = self.model.training
@@ -170,10 +159,7 @@ class LogVariance(Latent):
 
 
 def is_of_y(model: ModelLike, on: str) -> bool:
-    """Whether a log variance is of y, rather than of f.
-
-    Raises ValueError for several classes, and for y with a non-Gaussian likelihood.
-    """
+    """Whether a log variance is of y, rather than of f."""
     one_of("on", on, ("response", "latent"))
     specification = model.specification
     if specification.classes is not None:

@@ -1,10 +1,9 @@
-"""A zarr store of draws that appears whole and can be resumed.
+"""A zarr store of draws that appears whole and can be resumed."""
 
-A store grows in the folder `name.unfinished`, with its request, the sums over draws so far, and the
-moments of single draws for intervals. Missing values are NaN: incomplete chunks stay in memory
-until the sums are written. The finished store is renamed to its place, and only then is an earlier
-one removed.
-"""
+# A store grows in the folder `name.unfinished`, with its request, the sums over draws so far, and
+# the moments of single draws for intervals. Missing values are NaN: incomplete chunks stay in
+# memory until the sums are written. The finished store is renamed to its place, and only then is an
+# earlier one removed.
 
 from __future__ import annotations
 
@@ -45,11 +44,9 @@ HELD = 2**23
 
 
 class Claim:
-    """A call's claim on the folder of an unfinished store; the last claim wins.
+    """A call's claim on the folder of an unfinished store, later at `path`; the last claim wins."""
 
-    Each write is within `held`, so the earlier of two calls ends without damage. The finished store
-    will be at `path`.
-    """
+    # Each write is within `held`, so the earlier of two calls ends without damage.
 
     def __init__(self, folder: Path, path: Path) -> None:
         self._folder, self._path, self._own = folder, path, secrets.token_hex(8)
@@ -117,20 +114,12 @@ class _Claimed:
 
 
 class Store:
-    """Arrays of a zarr store on its way to a path.
+    """Arrays (chain, draw, obs[, along[, along_bis]]) of a zarr store on its way to a path."""
 
-    `arrays` by name are (chain, draw, obs[, feature[, feature_bis]]); `entropy` makes the draws'
-    seeds; `done` counts finished hyperparameter draws, and rows of the next. `path` is new, or an
-    earlier store's. `asked` is a digest of everything that determines the numbers: an unfinished
-    store with this digest is resumed, and its sums are copied to `sums`. None starts again. `along`
-    is the dim after `obs`.
-
-    Raises
-    ------
-    ValueError
-        If there is something at the path that the package did not write, or an unfinished store of
-        another request.
-    """
+    # `entropy` makes the draws' seeds; `done` counts finished hyperparameter draws, and rows of the
+    # next. `asked` is a digest of everything that determines the numbers: an unfinished store with
+    # this digest is resumed, and its sums are copied to `sums`. None starts again. Anything at the
+    # path that the package did not write is refused.
 
     def __init__(
         self,
@@ -268,10 +257,7 @@ class Store:
 
 
 def appear(made: Path, folder: Path, path: Path) -> None:
-    """Rename a complete folder, and remove an earlier one in its place.
-
-    Raises ValueError if another call was faster.
-    """
+    """Rename a complete folder, and remove an earlier one; refused if another call was faster."""
     try:
         if folder.exists():
             folder.rename(made / "before")
@@ -295,12 +281,11 @@ def put_in_place(claim: Claim, path: Path) -> None:
 
 
 class ChunkedArray:
-    """An array of a store with chunks that are written when memory is full.
+    """An array of a store with chunks that are written when memory is full."""
 
-    If draws come one by one, and a chunk has several, each draw would read and compress its chunk
-    again. Chunks are written in the order in which they were begun. At most `room` numbers are in
-    memory, and one more chunk.
-    """
+    # If draws come one by one, and a chunk has several, each draw would read and compress its chunk
+    # again. Chunks are written in the order in which they were begun. At most `room` numbers are in
+    # memory, and one more chunk.
 
     def __init__(self, array: Any, room: int) -> None:
         self._array = array
@@ -362,10 +347,7 @@ def with_more(path: str | PathLike, variables: xr.Dataset) -> xr.Dataset:
 
 
 def made_beside(folder: Path) -> Path:
-    """Make a folder next to another one, to be renamed to it once it is complete.
-
-    Raises ValueError if it cannot be made there.
-    """
+    """Make a folder next to another one, to be renamed to it once it is complete."""
     made = folder.with_name(f".{secrets.token_hex(8)}.unfinished")
     try:
         made.mkdir(parents=True)

@@ -1,9 +1,8 @@
-"""How rows are looked at on a scale: as they are, along the path to them, or at coalitions.
+"""How rows are looked at on a scale: as they are, along the path to them, or at coalitions."""
 
-Answers that are not linear in f are computed on random functions, and their means exactly: by the
-chain rule at a row or at nodes along a path, or from values at coalitions. For each function, the
-components add up to the difference of both ends.
-"""
+# Answers that are not linear in f are computed on random functions, and their means exactly: by the
+# chain rule at a row or at nodes along a path, or from values at coalitions. For each function, the
+# components add up to the difference of both ends.
 
 from __future__ import annotations
 
@@ -49,15 +48,7 @@ type Asking = Iterator[tuple[np.ndarray, int, slice, list[np.ndarray]]]
 
 @dataclass(frozen=True, eq=False)
 class AtRows:
-    """A linear question at rows, which functions are asked as it is; and what every view has.
-
-    Attributes
-    ----------
-    latent : Question
-        About f.
-    where : Points
-    scale : Latent, Response or LogVariance
-    """
+    """A linear question at rows, which functions are asked as it is; and what every view has."""
 
     latent: Question
     where: Points
@@ -94,11 +85,9 @@ class AtRows:
         return [np.moveaxis(first.reshape((F, -1, c, first.shape[-1])), 2, 3), *total]
 
     def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
-        """Yield numbers, rows and answers of `count` functions or draws.
-
-        `ask` maps a list of views and numbers (None for all) to numbers, position in the list, a
-        slice of rows, and the answers.
-        """
+        """Yield numbers, rows and answers of `count` functions or draws."""
+        # `ask` maps a list of views and numbers (None for all) to numbers, position in the list, a
+        # slice of rows, and the answers.
         rows = np.arange(len(self.where.X))
         return ((numbers, rows[own], found) for numbers, _, own, found in ask([self], None))
 
@@ -115,10 +104,7 @@ class AtRows:
 
 @dataclass(frozen=True, eq=False)
 class ByChainRule(AtRows):
-    """Derivatives at rows, or attributions along paths: slopes of S times slopes of f.
-
-    `degree` is for the polynomials along paths.
-    """
+    """Derivatives at rows, or attributions along paths: slopes of S times slopes of f."""
 
     degree: int = LEVELS[0]
     order: ClassVar = 1
@@ -144,11 +130,10 @@ class ByChainRule(AtRows):
         return self._at(start + t * (self.where.X[:, None] - start))
 
     def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
-        """As in `AtRows`, each answer with the degree that it needs.
-
-        Some of the functions choose a degree for each row. Then all are evaluated. If attributions
-        still miss their sum, the row of this function is evaluated again with the next degree.
-        """
+        """As in `AtRows`, each answer with the degree that it needs."""
+        # Some of the functions choose a degree for each row. Then all are evaluated. If
+        # attributions still miss their sum, the row of this function is evaluated again with the
+        # next degree.
         if not self.latent.total:
             yield from super().answers(ask, count)
             return
@@ -204,11 +189,9 @@ class ByChainRule(AtRows):
         return parts, largest
 
     def of_functions(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
-        """Slopes of S times slopes of f, at the row or along the path; and the difference.
-
-        From values and gradients of f at t points for each of k rows, (F, k t) and (F, k t d). Of
-        classes, each probability varies with every f.
-        """
+        """Slopes of S times slopes of f, at the row or along the path; and the difference."""
+        # From values and gradients of f at t points for each of k rows, (F, k t) and (F, k t d).
+        # For several classes, each probability varies with every f.
         scale, t = cast(Any, self.scale), self.together
         F = len(values[0])
         if scale.several:
@@ -237,19 +220,12 @@ class ByChainRule(AtRows):
         return [way * shares, self._between(ends, rows)]
 
     def expected(self, mean: Jet, variance: Jet) -> list[np.ndarray]:
-        """Means of the results of `of_functions` for normal f, by Stein's identity.
-
-            E[dS(f)/dx_d] = m_d E S'(f) + V_d / 2 E S''(f)
-
-        Jets are at the points of `spread`, on the model's scale. For several classes by
-        quasi-random points.
-
-        References
-        ----------
-        Seitz, "Gradient-based explanations for Gaussian process regression and classification
-        models" (2022), equation 34, with Cov(f_d, f) for its second kernel; its equation 35, the
-        Taylor expansion, with sigma' m_d + V / 2 sigma''' m_d + Cov(f_d, f) sigma'' on its right.
-        """
+        """Means of `of_functions` for normal f: E[dS(f)/dx_d] = m_d E S'(f) + V_d / 2 E S''(f)."""
+        # By Stein's identity, from jets at the points of `spread`, on the model's scale; for
+        # several classes by quasi-random points. Seitz, "Gradient-based explanations for Gaussian
+        # process regression and classification models" (2022), equation 34, with Cov(f_d, f) for
+        # its second kernel; its equation 35, the Taylor expansion, with sigma' m_d + V / 2 sigma'''
+        # m_d + Cov(f_d, f) sigma'' on its right.
         scale, t = cast(Any, self.scale), self.together
         every = slice(None)
         across, w = _fine(self.degree, scale.panels(self.degree))
@@ -400,10 +376,9 @@ def means(
     num_draws: int | None = None,
     progressbar: bool = True,
 ) -> list[np.ndarray]:
-    """Means over draws of an answer, for f normal given each draw, in user units.
-
-    Components (m, c) and their sum (m,) if there is one; for several classes (m, C, c) and (m, C).
-    """
+    """Means over draws of an answer, for f normal given each draw, in user units."""
+    # Components (m, c) and their sum (m,) if there is one; for several classes (m, C, c) and (m,
+    # C).
     hyper, question = hyperparameter_draws(model, idata, num_draws), view.question
     shape = (len(view.where.X), *model.specification.observation.class_shape)
     totals = [np.zeros((*shape, len(question.factor))), np.zeros(shape)]

@@ -96,10 +96,8 @@ def documented[Function: Callable](function: Function) -> Function:
 
 
 def chosen(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The shared options among a function's arguments that differ from their defaults.
-
-    Methods that cannot use an option refuse it, and must not see one that the user left out.
-    """
+    """The shared options among a function's arguments that differ from their defaults."""
+    # Methods that cannot use an option refuse it, and must not see one that the user left out.
     return {
         name: arguments[name]
         for name, default in DEFAULTS.items()
@@ -112,12 +110,10 @@ type Answer = Callable[..., xr.Dataset]
 
 
 def answered(answer: Answer, arguments: Mapping[str, Any], *, needs_z: bool = True) -> xr.Dataset:
-    """Answer a call, from the arguments of the explanation function.
-
-    Out-of-core rows, and more rows than a chunk has where there is an executor, are explained in
-    chunks; an executor evaluates blocks of hyperparameter draws if all rows are a single chunk.
-    Several outputs are explained one by one, and their single chunk is one task.
-    """
+    """Answer a call, from the arguments of the explanation function."""
+    # Out-of-core rows, and more rows than a chunk has where there is an executor, are explained in
+    # chunks; an executor evaluates blocks of hyperparameter draws if all rows are a single chunk.
+    # Several outputs are explained one by one, and their single chunk is one task.
     model, idata = arguments["model"], arguments["idata"]
     refuse_swapped(model, idata)
     rows = {n: arguments[n] for n in ROWS if not _absent(arguments.get(n))}
@@ -203,10 +199,8 @@ def _alone(
 def each_output(
     model: Any, options: Mapping[str, Any], ask: Callable[[Any, dict[str, Any]], xr.Dataset]
 ) -> xr.Dataset:
-    """Ask about every output of a model by itself, and join the results along a last dim.
-
-    Units become a coordinate; draws are independent between outputs.
-    """
+    """Ask about every output of a model by itself, and join the results along a last dim."""
+    # Units become a coordinate; draws are independent between outputs.
     names = model.training.outputs.names
     if options.get("path") is not None:
         raise ValueError(
@@ -272,10 +266,8 @@ class _Rows(NamedTuple):
 
 
 def _streamed(training: Any, exposed: bool, known: bool) -> _Rows:
-    """The out-of-core training rows in user units, with their exposure if requested.
-
-    If y is `known`, deviations depend on it, and chunks are arguments of `of_part`.
-    """
+    """The out-of-core training rows in user units, with their exposure if requested."""
+    # If y is `known`, deviations depend on it, and chunks are arguments of `of_part`.
     names = "X_new", *([] if training.z_is_x else ["Z_new"]), *(["exposure"] if exposed else [])
     names = ("X", "Z", "y") if known else names
 
@@ -397,10 +389,8 @@ def _rows_of_part(
     hyper: HyperparameterDraws,
     options: Mapping[str, Any],
 ) -> int:
-    """Number of rows of a chunk for which draws and moments have about `NUMBERS` values.
-
-    It depends only on the request, and so do the seeds.
-    """
+    """Number of rows of a chunk for which draws and moments have about `NUMBERS` values."""
+    # It depends only on the request, and so do the seeds.
     training, specification = model.training, model.specification
     components = 1
     if featured:

@@ -367,13 +367,7 @@ def apart(
     seed: int | None = None,
     **options: Any,
 ) -> xr.Dataset:
-    """Explain against each baseline by itself, side by side along a last dim.
-
-    Parameters
-    ----------
-    explained : callable
-        From a model, its fit, points with one baseline and that baseline's name to attributions.
-    """
+    """Explain against each baseline of a dict by itself, side by side along a last dim."""
     if not baselines:
         raise ValueError("baseline is an empty dict. Pass a dict with at least one baseline.")
     if options.get("path") is not None:

@@ -22,18 +22,13 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
 
 
 def conditional_variance(model: Model, idata: Draws, *, progressbar: bool = True) -> np.ndarray:
-    """VAR relevance (n, features): variance of the mean of f over a feature given the others.
-
-    It is averaged over draws, on the model's scale. Given the others, a numerical feature is
-    normal, with the means and covariances of the training rows; a categorical one has the
-    proportions of its levels. A feature that the others determine has almost no conditional
-    variance, so two collinear features are both irrelevant here.
-
-    References
-    ----------
-    Paananen, Piironen, Andersen and Vehtari, "Variable selection for Gaussian processes via
-    sensitivity analysis of the posterior predictive distribution" (2019), section 3.2.
-    """
+    """VAR relevance (n, features): variance of the mean of f over a feature given the others."""
+    # It is averaged over draws, on the model's scale. Given the others, a numerical feature is
+    # normal, with the means and covariances of the training rows; a categorical one has the
+    # proportions of its levels. A feature that the others determine has almost no conditional
+    # variance, so two collinear features are both irrelevant here. See Paananen, Piironen, Andersen
+    # and Vehtari, "Variable selection for Gaussian processes via sensitivity analysis of the
+    # posterior predictive distribution" (2019), section 3.2.
     where, hyper = points(model), hyperparameter_draws(model, idata)
     found = [
         _of_feature(model, hyper, where, name, progressbar) for name in model.training.X.sources

@@ -304,12 +304,10 @@ def sobol(
     seed: int | None = None,
     groups: np.ndarray | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Sobol indices of functions of independent columns, each with the distribution of X's.
-
-    `of` maps rows (m, d) to values (chain, draw, m, ...). Columns with the same number in `groups`
-    (d,) are drawn together. Returns first-order indices (chain, draw, groups, ...) with their
-    standard errors over samples, then total indices with theirs.
-    """
+    """Sobol indices of functions of independent columns, each with the distribution of X's."""
+    # `of` maps rows (m, d) to values (chain, draw, m, ...). Columns with the same number in
+    # `groups` (d,) are drawn together. First-order indices (chain, draw, groups, ...) come with
+    # their standard errors over samples, then total indices with theirs.
     seeds = np.random.SeedSequence(seed).spawn(SOBOL_SAMPLES)
     groups = np.arange(X.shape[1]) if groups is None else groups
     order = np.empty_like(X)
@@ -327,11 +325,9 @@ def _explained_variances(
     groups: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Variance V (chain, draw, 1, ...) and the variance explained by features, alone and in total.
-
-    Jansen's estimators, where AB is A with one column of B: the column alone explains V - E (f(B) -
-    f(AB))^2 / 2, and E (f(A) - f(AB))^2 / 2 with all its interactions.
-    """
+    """Variance V (chain, draw, 1, ...) and the variance explained by features, alone and in all."""
+    # Jansen's estimators, where AB is A with one column of B: the column alone explains V - E (f(B)
+    # - f(AB))^2 / 2, and E (f(A) - f(AB))^2 / 2 with all its interactions.
     (n, d), count = order.shape, groups.max() + 1
     uniform = qmc.Sobol(2 * count, rng=rng).random(SOBOL_ROWS)
     rows = (uniform * n).astype(int)

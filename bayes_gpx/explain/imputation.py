@@ -165,10 +165,9 @@ def _mixed(
 
 
 def _by_share(draws: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Draws (chain, draw, ...) from several results (result, chain, draw, ...), by weight.
-
-    Cumulative counts are rounded, so the counts add up; the draws of each result are taken evenly.
-    """
+    """Draws (chain, draw, ...) from several results (result, chain, draw, ...), by weight."""
+    # Cumulative counts are rounded, so the counts add up; the draws of each result are taken
+    # evenly.
     count, (chains, each) = len(share), draws.shape[1:3]
     ends = np.round(np.cumsum(share) * chains * each).astype(int)
     sizes = np.diff(ends, prepend=0)

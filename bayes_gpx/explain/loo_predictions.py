@@ -32,11 +32,9 @@ FEWEST_SMOOTHED = 30
 
 
 def _asked(draw: OneDraw) -> list:
-    """Leave-one-out (or leave-group-out) quantities of one draw, for `loo_predictions`.
-
-    Log densities of the rows that are left out together and of each y_i, the moments of f_i, the
-    mean response, and P(Y_i <= y_i).
-    """
+    """Leave-one-out (or leave-group-out) quantities of one draw, for `loo_predictions`."""
+    # Log densities of the rows that are left out together and of each y_i, the moments of f_i, the
+    # mean response, and P(Y_i <= y_i).
     given, observation = draw.given, draw.given.likelihood
     if draw.groups is None:
         _, terms, mean, spread = draw.strategy.leave_one_out(given)

@@ -52,14 +52,10 @@ def by_permutation(
     seed: int | None,
     progressbar: bool,
 ) -> xr.Dataset:
-    """Statistics of models refitted to rows in which one column at a time is permuted.
-
-    A permuted column has no effect, whatever the others do. Its residuals given the other columns
-    are permuted, which preserves their correlation. Hyperparameters are refitted, because the
-    lengthscale of a noise column adapts to that noise. For each statistic: `_refitted` (feature),
-    from the original rows; `_null` (null, feature); and `_p` (feature), 1 + the number of
-    replicates that are at least as large, divided by 1 + their number.
-    """
+    """Statistics of models refitted to rows in which one column at a time is permuted."""
+    # A permuted column has no effect, whatever the others do. Its residuals given the other columns
+    # are permuted, which preserves their correlation. Hyperparameters are refitted, because the
+    # lengthscale of a noise column adapts to that noise.
     _refuse(model)
     names, n = list(features), model.training.n
     fits, rng = Refits(model, idata), np.random.default_rng(seed)
@@ -92,13 +88,10 @@ def by_simulation(
     seed: int | None,
     progressbar: bool,
 ) -> xr.Dataset:
-    """Statistics of models refitted to responses without one interaction at a time.
-
-    The interaction of each requested pair (`asked`, boolean (feature, feature)) is subtracted from
-    the fitted f, averaged over other features. Responses are drawn around the rest, and the model
-    is refitted. Main effects stay, which permuted columns would destroy. Variables are those listed
-    for `by_permutation`, with dims (null, feature, feature_bis).
-    """
+    """Statistics of models refitted to responses without one interaction at a time."""
+    # The interaction of each pair in `asked`, boolean (feature, feature), is subtracted from the
+    # fitted f, averaged over other features. Responses are drawn around the rest, and the model is
+    # refitted. Main effects stay, which permuted columns would destroy.
     _refuse(model)
     if model.specification.classes is not None:
         raise ValueError(
@@ -134,12 +127,10 @@ def _refuse(model: Model) -> None:
 
 
 def _permuted(model: Model, name: str, order: np.ndarray) -> TrainingData:
-    """The rows with one of X's columns permuted.
-
-    For numbers, the residuals of the regression on the other columns are permuted. The values are
-    permuted instead if residuals would leave their set (categories, two values, columns that a
-    user's kernel takes), or if there are too few rows for the regression.
-    """
+    """The rows with one of X's columns permuted."""
+    # For numbers, the residuals of the regression on the other columns are permuted. The values are
+    # permuted instead if residuals would leave their set (categories, two values, columns that a
+    # user's kernel takes), or if there are too few rows for the regression.
     training = model.training
     X = training.X.values
     own = np.isin(training.X.columns, training.X.of_source(name))
@@ -180,10 +171,8 @@ def _replaced(training: TrainingData, name: str, values: np.ndarray) -> Training
 def _without(
     model: Any, theta: Draws, pair: tuple[str, str], rng: np.random.Generator
 ) -> np.ndarray:
-    """The smooth part of f at the training rows without the interaction of a pair, (n,).
-
-    f_ij = E[f | x_i, x_j] - E[f | x_i] - E[f | x_j] + E[f], other features averaged over rows.
-    """
+    """The smooth part of f at the training rows without the interaction of a pair, (n,)."""
+    # f_ij = E[f | x_i, x_j] - E[f | x_i] - E[f | x_j] + E[f], other features averaged over rows.
     training = model.training
     n = training.n
     background = rng.choice(n, min(n, BACKGROUND), replace=False)
@@ -225,7 +214,7 @@ def _response(
 def _named(
     observed: dict[str, np.ndarray], drawn: dict[str, np.ndarray], coords: dict[str, list[str]]
 ) -> xr.Dataset:
-    """The statistics, their replicates and p-values, as a Dataset."""
+    """The statistics, their replicates and p = (1 + number at least as large) / (1 + number)."""
     dims = tuple(coords)
     variables: dict[str, Any] = {}
     for name, values in observed.items():

@@ -38,11 +38,10 @@ type Numbers = Callable[[Any, Predictive], np.ndarray]
 
 @dataclass(frozen=True)
 class Picked:
-    """Some of the user's columns of X: their names, and the positions of numbers and levels.
+    """Some of the user's columns of X: their names, and the positions of numbers and levels."""
 
-    `places` and `columns` are the positions of numerical columns among the names and among X's
-    columns; `levels` maps a categorical name to its position among the names.
-    """
+    # `places` and `columns` are the positions of numerical columns among the names and among X's
+    # columns; `levels` maps a categorical name to its position among the names.
 
     names: list[str]
     places: np.ndarray
@@ -66,12 +65,11 @@ class Picked:
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """Numbers for some of the picked features, or for some pairs of them.
+    """Numbers for some of the picked features, or for some pairs of them."""
 
-    `where` are the points at which predictions are needed, and `order` is the number of their
-    derivatives. `numbers` maps the likelihood and a `Predictive` to arrays (m, picked) or (m,
-    picked, picked) on the model's scale, NaN for entries that another measure computes.
-    """
+    # `where` are the points at which predictions are needed, and `order` is the number of their
+    # derivatives. `numbers` are (m, picked) or (m, picked, picked) on the model's scale, NaN for
+    # entries that another measure computes.
 
     where: Points
     order: int
@@ -344,13 +342,12 @@ class _Kept:
 
 
 class PredictiveMixture:
-    """A new sample's y under the mixture over draws, within the family of each draw's.
+    """A new sample's y under the mixture over draws, within the family of each draw's."""
 
-    Means and probabilities are averaged, which for labels is the mixture itself. A squared scale
-    follows the law of total variance, differentiated: with M the mean of the draws' means m, V is
-    the mean of ``V + (m - M)^2``, and its derivatives follow from covariances between m, m_d and
-    m_de over draws. The excess, 1 / nu or 1 / dispersion, is averaged.
-    """
+    # Means and probabilities are averaged, which for labels is the mixture itself. A squared scale
+    # follows the law of total variance, differentiated: with M the mean of the draws' means m, V is
+    # the mean of V + (m - M)^2, and its derivatives follow from covariances between m, m_d and m_de
+    # over draws. The excess, 1 / nu or 1 / dispersion, is averaged.
 
     def __init__(self) -> None:
         self._count, self._excess = 0, 0.0
@@ -378,10 +375,9 @@ class PredictiveMixture:
     def _spread(
         self, mean: Sequence[np.ndarray], variance: Jet, shift: Sequence[np.ndarray]
     ) -> None:
-        """Add one draw to ``V + (m - M)^2`` and its derivatives, by Welford's update.
-
-        In each product one factor is a deviation from the old mean, `shift`, and one from the new.
-        """
+        """Add one draw to V + (m - M)^2 and its derivatives, by Welford's update."""
+        # In each product one factor is a deviation from the old mean, `shift`, and one from the
+        # new.
         left = mean[0] - self._means[0][0]
         parts = zip(self._within, variance, self._between, shift, (1.0, 2.0, 2.0), strict=False)
         for within, part, between, step, factor in parts:
@@ -401,17 +397,12 @@ class PredictiveMixture:
 def change(
     parameters: Sequence[tuple[Jet, np.ndarray]], factor: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """Speed at which a distribution changes with x: KL-diff and KL-diff^2.
-
-    For uncorrelated parameters theta_k with Fisher information I_k, KL from p(x) to p(x + t e_d) is
-    ``t^2 / 2 sum_k I_k theta_k,d^2`` to second order. Returns ``sqrt(sum_k I_k theta_k,d^2)`` (m,
-    d) and ``sqrt(factor sum_k I_k theta_k,de^2)`` (m, d, d), or None without second derivatives.
-
-    References
-    ----------
-    Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity analysis using Renyi divergences"
-    (2021), equations 2 and 3; the supplement has the latter with a factor of 1.
-    """
+    """KL-diff sqrt(sum_k I_k theta_k,d^2) and KL-diff^2 sqrt(factor sum_k I_k theta_k,de^2)."""
+    # For uncorrelated parameters theta_k with Fisher information I_k, KL from p(x) to p(x + t e_d)
+    # is t^2 / 2 sum_k I_k theta_k,d^2 to second order. The second, (m, d, d), is None without
+    # second derivatives. See Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity
+    # analysis using Renyi divergences" (2021), equations 2 and 3; the supplement has the latter
+    # with a factor of 1.
     roots = [(jet, np.sqrt(information)) for jet, information in parameters]
     first = sum((root[:, None] * jet.first) ** 2 for jet, root in roots)
     if any(jet.second is None for jet, _ in roots):

@@ -123,10 +123,8 @@ def _weights(
 
 
 def deviation_sds(model: Model, idata: Draws, num_draws: int | None = None) -> xr.DataArray:
-    """Standard deviation of `eps_w`, the deviation of a row's weights from g, by feature.
-
-    In the units of weights; the root mean square over hyperparameter draws.
-    """
+    """Standard deviation of `eps_w`, a row's deviation from g, by feature, in units of weights."""
+    # The root mean square over hyperparameter draws.
     training, spec = model.training, model.specification
     hyper = hyperparameter_draws(model, idata, num_draws)
     squares = [np.square(spec.deviation_sd(theta)) for _, theta in hyper]
