@@ -16,7 +16,7 @@ from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.results import Result
-from bayes_gpx.draws.stores import Store
+from bayes_gpx.draws.stores import Store, refuse_summaries
 from bayes_gpx.draws.views import expectations
 from bayes_gpx.validation import one_of
 
@@ -65,6 +65,7 @@ def of_each_draw(
             f"of='log_variance' is one number for each draw of the hyperparameters, without "
             f"{' and '.join(unused)}; leave them out."
         )
+    refuse_summaries(options.get("path"), options.get("keep", "draws"))
     hyper = hyperparameter_draws(model, idata, num_draws)
     shape = len(hyper.chain), len(hyper.draw)
     answers = expectations(model, hyper, view, progressbar)

@@ -14,6 +14,7 @@ from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.points import Points, refuse_outside, rows_labelled, rows_numbered
+from bayes_gpx.draws.scales import symbols_of_normal
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
 from bayes_gpx.numerics.threads import ThreadedFunction
 
@@ -259,11 +260,7 @@ def _own_variance(draw: OneDraw) -> list:
 @lru_cache(maxsize=8)
 def _predictive_density(observation: ScalarLikelihood | VectorLikelihood) -> ThreadedFunction:
     """Function from moments of normal f, y, exposure and hyperparameters to log p(y)."""
-    # f has mean and variance (k,); for several classes mean (k, C) and root (k, C, C).
-    if observation.class_shape:
-        moments = pt.dmatrix("mean"), pt.dtensor3("root")
-    else:
-        moments = pt.dvectors("mean", "variance")
+    moments = symbols_of_normal(observation)
     y, exposure = pt.dvectors("y", "exposure")
     theta = {name: pt.dscalar(name) for name in observation.hyperparameters}
     density = observation.log_predictive(y, *moments, theta, exposure)

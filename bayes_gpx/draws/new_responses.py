@@ -10,7 +10,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.draws.normals import blocks, variances
-from bayes_gpx.draws.scales import mean_response
+from bayes_gpx.draws.scales import mean_response, symbols_of_normal
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
 from bayes_gpx.numerics.threads import ThreadedFunction
 
@@ -81,10 +81,5 @@ class NewResponses:
 @lru_cache(maxsize=8)
 def _expectation(observation: ScalarLikelihood | VectorLikelihood) -> ThreadedFunction:
     """Function from moments of normal f, and exposure, to the mean response E S(f)."""
-    # f has mean and variance (k,); for several classes mean (k, C) and root (k, C, C).
-    if observation.class_shape:
-        moments = pt.dmatrix("mean"), pt.dtensor3("root")
-    else:
-        moments = pt.dvectors("mean", "variance")
-    inputs = [*moments, pt.dvector("exposure")]
+    inputs = [*symbols_of_normal(observation), pt.dvector("exposure")]
     return ThreadedFunction(inputs, observation.expected(*inputs).value)

@@ -21,7 +21,7 @@ from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparam
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.scales import Latent, mean_response
-from bayes_gpx.draws.stores import refuse_foreign
+from bayes_gpx.draws.stores import refuse_foreign, refuse_summaries
 from bayes_gpx.draws.views import AtCoalitions, AtRows, ByChainRule, means
 from bayes_gpx.posteriors.pathwise import Evaluate, Update
 from bayes_gpx.posteriors.prior_functions import WAVES
@@ -60,9 +60,12 @@ class Functions:
         """Chains, and functions in each."""
         return len(self.hyper.chain), len(self.hyper.draw) * self.each
 
+    def of_draw(self, number: int) -> range:
+        """Positions of the functions of a hyperparameter draw."""
+        return range(number * self.each, (number + 1) * self.each)
+
     def cases(self, number: int) -> list[Case]:
         """What the functions of a hyperparameter draw are evaluated with."""
-        own = range(number * self.each, (number + 1) * self.each)
         return [
             (
                 k,
@@ -72,7 +75,7 @@ class Functions:
                     "update": self.updates[k],
                 },
             )
-            for k in own
+            for k in self.of_draw(number)
         ]
 
     def generator(self, number: int) -> np.random.Generator:
@@ -109,8 +112,7 @@ def draw_functions(
     functions = Functions(model, hyper, each, waves, [], [], entropy)
 
     def cases(number: int) -> list[Case]:
-        own = range(number * each, (number + 1) * each)
-        return [(k, {"rng": functions.generator(k)}) for k in own]
+        return [(k, {"rng": functions.generator(k)}) for k in functions.of_draw(number)]
 
     try:
         for *_, (update,), jitter in each_draw(
@@ -222,6 +224,7 @@ def by_functions(
 ) -> xr.Dataset:
     """Draw functions and ask them; they are joint over observations in any case."""
     refuse_averages(view.where)
+    refuse_summaries(options.get("path"), options.get("keep", "draws"))
     if options.get("path") is not None:
         refuse_foreign(options["path"])
     functions = draw_functions(

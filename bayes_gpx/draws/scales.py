@@ -189,6 +189,13 @@ def mean_response(
     return _mean_response(observation)(f.reshape(-1, *classes), wide).reshape(f.shape)
 
 
+def symbols_of_normal(observation: Likelihood) -> tuple[Tensor, Tensor]:
+    """Mean and variance (k,) of normal f; for several classes mean (k, C) and root (k, C, C)."""
+    if observation.class_shape:
+        return pt.dmatrix("mean"), pt.dtensor3("root")
+    return pt.dvector("mean"), pt.dvector("variance")
+
+
 @lru_cache(maxsize=8)
 def _mean_response(observation: Likelihood) -> ThreadedFunction:
     f = pt.dmatrix("f") if observation.class_shape else pt.dvector("f")

@@ -376,3 +376,12 @@ def refuse_foreign(path: str | PathLike) -> None:
             f"path: {path} {what} that this package wrote, and is left as it is. Pass a new path, "
             "or remove it yourself."
         )
+
+
+def refuse_summaries(path: str | PathLike | None, keep: str) -> None:
+    """Raise for a path of summaries, to which nothing would be written."""
+    if path is not None and keep == "summary":
+        raise ValueError(
+            "path was given with keep='summary', but summaries of rows in memory are small. Leave "
+            "path out, and write the returned Dataset by .to_zarr(path)."
+        )

@@ -13,7 +13,7 @@ from bayes_gpx.aliases import Column, Draws
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.leave_one_out import OF_ONE, by_row, draw_left_out
-from bayes_gpx.draws.left_out_together import first_of_each, log_units, read_groups
+from bayes_gpx.draws.left_out_together import LEAD, first_of_each, log_units, read_groups
 from bayes_gpx.draws.naming import origin, under_one_name
 from bayes_gpx.draws.scales import mean_response
 from bayes_gpx.validation import count
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from bayes_gpx.likelihoods.base import ScalarLikelihood
     from bayes_gpx.model.model import Model
     from bayes_gpx.posteriors.base import OneDraw
-
-LEAD = ("chain", "draw")
-"""Dims of draws, which come first."""
 
 FEWEST_SMOOTHED = 30
 """Fewest draws for which the tail of the weights is smoothed."""

@@ -252,7 +252,7 @@ def _explained(
     if orders is not None:
         own = {name: options[name] for name in ("num_draws", "progressbar") if name in options}
         found = _with_errors(found, monte_carlo_errors(model, idata, view, **own), quantity)
-        if options.get("path") is not None and options.get("keep", "draws") == "draws":
+        if options.get("path") is not None:
             found = with_more(options["path"], found[["attribution_mc_error"]])
     warn_if_incomplete(model, found, on)
     return found
