@@ -68,8 +68,8 @@ class Result:
         if len(question.axes) == 2:
             self.drawn, self._place = _distinct(picked, len(question.labels))
         widths = {question.name: int(self._place.max()) + 1}
-        beside = (question.total or question.beside or ("",))[0]
-        widths |= {name: 1 for name in (question.noisy, beside) if name}
+        self._second = (question.total or question.beside or ("",))[0]
+        widths |= {name: 1 for name in (question.noisy, self._second) if name}
         if response is not None:
             widths |= dict.fromkeys((response.name, response.name + DRAWN), response.width)
         ends = np.cumsum([*widths.values()])
@@ -129,7 +129,7 @@ class Result:
         q, classes = self._question, (len(self.classes),) if self.classes else ()
         components = self._place.shape if q.axes else ()
         found = {self._drawn_as(q.name): (*lead, *components, *classes)}
-        for name in (q.noisy, (q.total or q.beside or ("",))[0]):
+        for name in (q.noisy, self._second):
             if name:
                 found[name] = (*lead, *classes)
         return found if self._response is None else found | self._response.shapes(lead)
@@ -190,8 +190,7 @@ class Result:
             found[question.total[0]] = whole[:, None], spread[:, None]
             of_sum = 0.0 if cov is None else cov.sum(axis=(1, 2))
             missed = np.abs([mean.sum(axis=1) - whole, of_sum - spread])
-            held = self._residuals[:, label, rows]
-            self._residuals[:, label, rows] = np.maximum(held, missed)
+            self._keep_residuals(missed, rows, label)
         for name, (center, spread) in found.items():
             self._accumulate(name, rows, center[None], spread, cov=own, label=label)
             own = None  # covariances are those of the components, which come first
@@ -199,6 +198,11 @@ class Result:
         if self._response is not None and theta is not None:
             center, spread = self._response.moments(mean, second, rows, theta)
             self._accumulate(self._response.name, rows, center[None], spread)
+
+    def _keep_residuals(self, missed: np.ndarray, rows: Any, label: int) -> None:
+        """Keep the largest errors (1 or 2, k) of a sum: of its mean, and of its variance."""
+        own = slice(0, len(missed)), label, rows
+        self._residuals[own] = np.maximum(self._residuals[own], missed)
 
     def _keep_moments(
         self, found: Mapping[str, tuple[np.ndarray, np.ndarray]], rows: Any, number: int, label: int
@@ -250,12 +254,11 @@ class Result:
         """Turn standard normals (1 to 3, draw, m, c) into draws, by name."""
         # `beside` has the moments of the quantity without deviations, and the deviations'
         # variances.
-        question = self._question
         if beside is None:
             return self._named(drawn(*part, normal[0]), noise * normal[1:2, ..., 0])
         smooth, values = with_deviations(part, beside, normal[0], normal[-1])
         found = self._named(values, noise * normal[1:2, ..., 0])
-        return {(question.beside or ("",))[0]: smooth[..., 0], **found}
+        return {self._second: smooth[..., 0], **found}
 
     def _named(self, values: np.ndarray, noise: Any = ()) -> dict[str, np.ndarray]:
         """Draws by name, from those of the components (draw, k, c) and of noise (1, draw, k)."""
@@ -289,8 +292,7 @@ class Result:
                 whole = whole * question.factor[0] + np.sum(question.offset)
                 self._accumulate(question.total[0], rows, whole[..., None], 0.0, label=label)
                 missed = np.abs(own.sum(axis=-1) - whole).max(axis=0)
-                held = self._residuals[0, label, rows]
-                self._residuals[0, label, rows] = np.maximum(held, missed)
+                self._keep_residuals(missed[None], rows, label)
             if self._arrays:
                 for chain, own_draws, those in self._runs(numbers):
                     self.write((chain, own_draws, rows), self._named(own[those]), label)

@@ -192,17 +192,13 @@ def _answer(
     **options: Any,
 ) -> xr.Dataset:
     """Attributions against a baseline, or against each of a dict."""
-    if isinstance(baseline, Mapping):
-        if method == "taylor":
-            raise ValueError(
-                "method='taylor' takes one baseline, not a dict of baselines. Call attributions "
-                "for each."
-            )
-        explained = partial(_explained, method=method, steps=steps, of=of)
-        return apart(model, idata, where, baseline, explained, **options)
-    where = from_baseline(model, where, baseline)
-    name = baseline if isinstance(baseline, str) else "given"
-    return _explained(model, idata, where, name, method=method, steps=steps, of=of, **options)
+    if isinstance(baseline, Mapping) and method == "taylor":
+        raise ValueError(
+            "method='taylor' takes one baseline, not a dict of baselines. Call attributions "
+            "for each."
+        )
+    explained = partial(_explained, method=method, steps=steps, of=of)
+    return against(model, idata, where, baseline, explained, **options)
 
 
 def _explained(
@@ -357,7 +353,27 @@ def _averaged(
         ) from none
 
 
-def apart(
+def against(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    baseline: str | Table | Mapping[str, Table],
+    explained: Callable[..., xr.Dataset],
+    **options: Any,
+) -> xr.Dataset:
+    """Explain against a baseline, or against each of a dict."""
+    if isinstance(baseline, Mapping):
+        return _each_baseline(model, idata, where, baseline, explained, **options)
+    start, name = from_baseline(model, where, baseline), named(baseline)
+    return explained(model, idata, start, name, **options)
+
+
+def named(baseline: str | Table) -> str:
+    """What attrs say of a baseline: its name, or that rows were given."""
+    return baseline if isinstance(baseline, str) else "given"
+
+
+def _each_baseline(
     model: Model,
     idata: Draws,
     where: Points,
@@ -390,8 +406,8 @@ def apart(
     given = [cast(np.ndarray, start.baseline_values) for start in starts.values()]
     rows = np.stack([np.atleast_2d(values).mean(axis=0) for values in given])
     means = coded(model.training.X, rows, list(each[0]["feature"].values))
-    named = xr.DataArray(means.T, dims=("feature", "baseline"))
-    return merged.assign(value=each[0]["value"], baseline_value=named)
+    table = xr.DataArray(means.T, dims=("feature", "baseline"))
+    return merged.assign(value=each[0]["value"], baseline_value=table)
 
 
 def warn_if_incomplete(model: Model, found: xr.Dataset, on: str) -> None:

@@ -18,6 +18,7 @@ from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import Functions, answer, draw_functions, log_statements
 from bayes_gpx.draws.scales import Latent, Response
 from bayes_gpx.draws.views import AtRows, ByChainRule
+from bayes_gpx.explain.attributions import named
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
 from bayes_gpx.system.digests import digest
@@ -191,8 +192,8 @@ class RandomFunctions:
     ) -> xr.Dataset:
         """Return `attribution` (chain, draw, obs, feature), and `difference`, which they sum to."""
         where = from_baseline(self._model, self._points(X_new, Z_new, groups_new, obs), baseline)
-        name = baseline if isinstance(baseline, str) else "given"
-        return self._ask(questions.attribution(self._model, name, method, steps), where, on)
+        quantity = questions.attribution(self._model, named(baseline), method, steps)
+        return self._ask(quantity, where, on)
 
     def weights(
         self,

@@ -15,7 +15,6 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.evaluate import evaluate
-from bayes_gpx.draws.points import from_baseline
 from bayes_gpx.draws.questions import ShapleyOperator, is_nonlinear
 from bayes_gpx.draws.random_functions import by_functions, or_else
 from bayes_gpx.draws.scales import Latent, LogVariance, Response, is_of_y
@@ -25,7 +24,7 @@ from bayes_gpx.explain.answered import answered, documented
 from bayes_gpx.explain.attributions import (
     MOST_BASELINES,
     OF,
-    apart,
+    against,
     refuse_joint,
     warn_if_incomplete,
 )
@@ -191,11 +190,7 @@ def _answer(
         options["orders"] = _orders(permutations, options.get("seed"))
     if method == "fanova":
         return by_components(model, idata, where, baseline, of, **options)
-    if isinstance(baseline, Mapping):
-        return apart(model, idata, where, baseline, partial(_explained, of=of), **options)
-    where = from_baseline(model, where, baseline)
-    name = baseline if isinstance(baseline, str) else "given"
-    return _explained(model, idata, where, name, of=of, **options)
+    return against(model, idata, where, baseline, partial(_explained, of=of), **options)
 
 
 def _orders(permutations: int, seed: int | None) -> Orders:
