@@ -16,7 +16,7 @@ from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.results import Result
-from bayes_gpx.draws.stores import Store
+from bayes_gpx.draws.stores import Store, refuse_summaries
 from bayes_gpx.draws.views import expectations
 from bayes_gpx.validation import one_of
 
@@ -36,10 +36,8 @@ def gathered(
     path: str | PathLike | None = None,
     ci_prob: float | None = None,
 ) -> tuple[xr.Dataset, Result]:
-    """Gather answers about rows: their draws, means, sds and covariances.
-
-    `shape` is the number of chains, and of answers in each. Intervals are quantiles of the draws.
-    """
+    """Gather answers about rows, `shape` (chains, answers in each): draws and their moments."""
+    # Intervals are quantiles of the draws.
     one_of("keep", keep, ("draws", "summary"))
     result = Result(model, view.question, view.where, features=features, covariance=covariance)
     store = None if path is None else partial(Store, path)
@@ -60,16 +58,14 @@ def of_each_draw(
     progressbar: bool = True,
     **options: Any,
 ) -> xr.Dataset:
-    """The log variance: one value for each hyperparameter draw; options as in `gathered`.
-
-    Raises ValueError for options of conditional draws, which do not exist here.
-    """
+    """The log variance: one value for each hyperparameter draw; options as in `gathered`."""
     unused = [name for name in ("draws", "joint") if options.pop(name, None)]
     if unused:
         raise ValueError(
             f"of='log_variance' is one number for each draw of the hyperparameters, without "
             f"{' and '.join(unused)}; leave them out."
         )
+    refuse_summaries(options.get("path"), options.get("keep", "draws"))
     hyper = hyperparameter_draws(model, idata, num_draws)
     shape = len(hyper.chain), len(hyper.draw)
     answers = expectations(model, hyper, view, progressbar)

@@ -32,11 +32,7 @@ class ConstraintConflictWarning(UserWarning):
 
 @dataclass(frozen=True)
 class _Moments:
-    """Means and variances of constrained quantities, (k,), and of bounded constraints at rows.
-
-    Variances of the prior; means and variances given the data alone, and given the constraints too;
-    and the latter at all training rows (n,), for each constraint in bounds. A build function.
-    """
+    """Moments of constrained quantities at one draw, as a build function."""
 
     collapsed: WithConstraints
     """The strategy without latent values, which provides the posterior given the data alone."""
@@ -47,23 +43,18 @@ class _Moments:
         known = self.collapsed.around(given, None)(operator)
         posterior = draw.strategy.posterior(given, draw.strategy.condition(given))
         rows = constraints.everywhere(given.X, given.Z).values()
+        # Given the data alone, given the constraints too, and for each constraint in bounds at all
+        # training rows.
         found = [known, *map(posterior, [operator, *rows])]
         moments = [moment for q in found for moment in (q.mean, q.variance)]
         return [given.process.variance(operator), *moments]
 
 
 def constraints_met(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.Dataset:
-    """Compare each constraint with the data and the posterior, averaged over hyperparameter draws.
-
-    The Dataset has, by `statement` (one for each point of a constraint), in user units: the bounds
-    `low` and `high`, both equal to a stated value, and the `sd` of its noise; mean and sd of the
-    quantity given the data alone (`data_mean`, `data_sd`) and given the constraints too
-    (`posterior_mean`, `posterior_sd`); and the probability of the bounds: `prior_probability`,
-    `data_probability`, `posterior_probability`. For a value it is the probability of a quantity,
-    including noise, at least as far from its expectation. By `constraint`, `violation` is the mean
-    over the training rows of the posterior probability that the quantity is outside the bounds; NaN
-    for values. Warns of constraints with a probability below 0.01 at a point, given the data alone.
-    """
+    """Compare each constraint with the data and the posterior, averaged over hyperparameters."""
+    # A statement is one point of a constraint. Equal bounds are a stated value, with noise of that
+    # sd. `violation` is the mean over the training rows of the posterior probability to be outside
+    # of the bounds; it is NaN for values.
     constraints = cast("Constraints", model.specification.constraints)
     build = _Moments(cast("WithConstraints", model.specification.strategy_of()))
     arrays, *_ = at_training_rows(model, idata, build, num_draws=NUM_DRAWS, progressbar=progressbar)
@@ -107,7 +98,9 @@ def constraints_met(model: ModelLike, idata: Draws, *, progressbar: bool = True)
     return dataset
 
 
-def _probability(mean, variance, low, high, sd):
+def _probability(
+    mean: np.ndarray, variance: np.ndarray, low: np.ndarray, high: np.ndarray, sd: np.ndarray
+) -> np.ndarray:
     """Probability of bounds, or of a distance from the mean at least as large as the value's."""
     with np.errstate(invalid="ignore", divide="ignore"):
         spread = np.sqrt(variance)

@@ -20,7 +20,7 @@ from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.results import Result
-from bayes_gpx.draws.stores import Store
+from bayes_gpx.draws.stores import Store, refuse_summaries
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensitivity
 from bayes_gpx.posteriors.softmax import across
@@ -161,11 +161,7 @@ def evaluate(
     count("draws", draws)
     if seed is not None:
         count("seed", seed, 0)
-    if path is not None and keep == "summary":
-        raise ValueError(
-            "path was given with keep='summary', but summaries of rows in memory are small. Leave "
-            "path out, and write the returned Dataset by .to_zarr(path)."
-        )
+    refuse_summaries(path, keep)
     prob = interval_probability(ci_prob)
     hyper = hyperparameter_draws(model, idata, num_draws)
     sampled, named, paired = keep == "draws", where, False

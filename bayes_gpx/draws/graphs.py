@@ -1,11 +1,10 @@
-"""Graphs of one draw as functions of numbers, shared by all models of one structure.
+"""Graphs of one draw as functions of numbers, shared by all models of one structure."""
 
-Neither new points nor a second model of the same kind compile anything.
-"""
+# Neither new points nor a second model of the same kind compile anything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -39,17 +38,19 @@ if TYPE_CHECKING:
 BUFFERED_BELOW = 1000
 """Rows below which keeping arrays is worth its memory: it saves a third of the time."""
 
+type Kinds = tuple[tuple[str, Any], ...]
+"""Name and kind of each value: the type of its symbol, or type and dimensions of an array."""
+
 WIDE = {"X", "U", "baseline", "corners"}
 """Inputs whose last axis has the features of X, which graphs know the number of."""
 
 
 @dataclass(frozen=True)
 class Structure:
-    """Everything that determines a model's graphs; the key of compiled functions.
+    """Everything that determines a model's graphs; the key of compiled functions."""
 
-    A callable kernel may depend on anything, so its result, and the variables below it, belong to
-    the structure: two models share functions only if their kernels have names.
-    """
+    # A callable kernel may depend on anything, so its result, and the variables below it, belong to
+    # the structure: two models share functions only if their kernels have names.
 
     specification: SpecificationLike
     made_of: tuple
@@ -80,7 +81,7 @@ class Structure:
             )
         return model.structures[known, buffered]
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Callable, tuple]:
         """Pickle without the objects of names, which the receiving process has."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "made_of"}
         return _restored, (own,)
@@ -104,24 +105,20 @@ def compiled(
     *,
     buffered: bool = False,
 ) -> Staged:
-    """Compile a build function's graphs for values such as these.
-
-    `build` is hashable and maps `bayes_gpx.posteriors.base.OneDraw` to graphs. They are functions
-    of the hyperparameters and the `changing` values, which change from call to call; everything
-    that depends on `data` and the `inputs` of a question alone is computed once for all draws.
-    `buffered` keeps intermediate arrays between calls, if the structure allows it.
-    """
+    """Compile a build function's graphs: functions of hyperparameters and of `changing` values."""
+    # Everything that depends on `data` and the `inputs` of a question alone is computed once for
+    # all draws. `buffered` keeps intermediate arrays between calls, if the structure allows it.
     kinds = [None if v is None else _kinds(v) for v in (changing, data, inputs)]
     with LOCK:
         return _compiled(structure, build, *kinds, buffered)
 
 
-def _kinds(values):
+def _kinds(values: Mapping[str, Any]) -> Kinds:
     """Name and kind of each value: the type of its symbol, or type and dimensions of an array."""
     return tuple((name, _kind(value)) for name, value in values.items())
 
 
-def _kind(value):
+def _kind(value: Any) -> Any:
     if isinstance(value, np.random.Generator):
         return pt.random.type.random_generator_type
     if isinstance(value, StreamedData):
@@ -129,7 +126,7 @@ def _kind(value):
     return value.dtype.str, value.ndim
 
 
-def _symbols(kinds, d):
+def _symbols(kinds: Kinds, d: int) -> dict[str, Any]:
     return {
         name: kind(name)
         if not isinstance(kind, tuple)
@@ -143,7 +140,14 @@ def _symbols(kinds, d):
 
 
 @lru_cache(maxsize=256)
-def _compiled(structure, build, changing, data, inputs, buffered):
+def _compiled(
+    structure: Structure,
+    build: Build,
+    changing: Kinds,
+    data: Kinds,
+    inputs: Kinds | None,
+    buffered: bool,
+) -> Staged:
     theta = {
         name: pt.tensor(name, dtype="float64", shape=(None,) * ndim)
         for name, ndim in structure.hyperparameters
@@ -160,7 +164,13 @@ def _compiled(structure, build, changing, data, inputs, buffered):
     return Staged([*theta.values(), *symbols[0].values()], fixed, outputs, mode)
 
 
-def _one_draw(structure, theta, changing, data, asked):
+def _one_draw(
+    structure: Structure,
+    theta: Mapping[str, Any],
+    changing: Mapping[str, Any],
+    data: dict[str, Any],
+    asked: Asked | None,
+) -> OneDraw:
     """The symbols of one draw, each in its place."""
     specification = structure.specification
     if "parts" in data:
@@ -174,7 +184,7 @@ def _one_draw(structure, theta, changing, data, asked):
     given = Conditioning(
         prior,
         specification.observation,
-        specification.of_outputs(theta, known("group")),
+        dict(specification.of_outputs(theta, known("group"))),
         in_groups(data["X"], data["group"]) if "group" in data else known("X"),
         known("y"),
         known("Z"),
@@ -192,10 +202,7 @@ def _one_draw(structure, theta, changing, data, asked):
 def data_of(
     model: ModelLike, structure: Structure, rows: TrainingData | None = None
 ) -> dict[str, Any]:
-    """Data that a model conditions on, by name: arrays, or out-of-core rows.
-
-    With `rows`, only these rows, if the strategy needs nothing but sums over all rows.
-    """
+    """Data that a model conditions on, by name; of some rows only if sums over all rows suffice."""
     corners = {"corners": model.training.corners} if model.specification.expanded else {}
     if not structure.strategy.by_sums:
         streamed, training = model.training.streamed, model.training

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import xarray as xr
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.protocols import ModelLike
@@ -30,12 +32,12 @@ class HyperparameterDraws:
 
     Attributes
     ----------
-    values : dict of arrays (chain, draw, ...)
-        In the model's order; last latent values, where they were sampled and noise is not normal,
-        or noisy values between the bounds of constraints.
-    chain, draw : arrays
+    values
+        Arrays (chain, draw, ...) in the model's order; last latent values, where they were sampled
+        and noise is not normal, or noisy values between the bounds of constraints.
+    chain, draw
         Labels.
-    alone : bool
+    alone
         Whether the fit holds a single draw.
     """
 
@@ -44,12 +46,12 @@ class HyperparameterDraws:
     draw: np.ndarray
     alone: bool
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[tuple[tuple[int, int], dict[str, np.ndarray]]]:
         """Pairs of (chain, draw) positions and the dict of hyperparameters there."""
         for at in np.ndindex(len(self.chain), len(self.draw)):
             yield at, {name: np.asarray(values[at]) for name, values in self.values.items()}
 
-    def __len__(self):
+    def __len__(self) -> int:
         return len(self.chain) * len(self.draw)
 
     def place(self, number: int) -> tuple[int, int]:
@@ -60,12 +62,7 @@ class HyperparameterDraws:
 def hyperparameter_draws(
     model: ModelLike, idata: Draws, num_draws: int | None = None
 ) -> HyperparameterDraws:
-    """Hyperparameters of every draw, checked to belong to the model.
-
-    `idata` is a fit of this model, or fixed hyperparameters (one draw), thinned evenly to at most
-    `num_draws`. Raises ValueError if it belongs to another model, has no dims chain and draw, or is
-    not finite.
-    """
+    """Hyperparameters of every draw of a fit or of fixed ones, thinned evenly to `num_draws`."""
     if num_draws is not None:
         count("num_draws", num_draws)
     if isinstance(idata, dict):
@@ -108,13 +105,13 @@ def hyperparameter_draws(
     return HyperparameterDraws(values, chain, draw, chains * draws == 1)
 
 
-def _short(value):
+def _short(value: Any) -> str:
     """A component of a signature, cut to a readable length."""
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
-def _of_each(value, h, model):
+def _of_each(value: np.ndarray, h: Any, model: ModelLike) -> np.ndarray:
     """Values (chain, draw, *sizes) of one for all (chain, draw), or one for each of X's sources."""
     training, dims = model.training, h.dims
     if value.ndim == 2:
@@ -128,10 +125,8 @@ def _of_each(value, h, model):
 
 
 def refuse_swapped(model: ModelLike, idata: Draws | None) -> None:
-    """Raise if the model argument is no model, or if model and idata are swapped.
-
-    The first line of every explanation function, before it reads anything of the model.
-    """
+    """Raise if the model argument is no model, or if model and idata are swapped."""
+    # The first line of every explanation function, before it reads anything of the model.
     if hasattr(model, "training"):
         return
     if hasattr(idata, "training"):
@@ -154,7 +149,7 @@ def refuse_other_model(model: ModelLike, idata: Draws) -> None:
         raise ValueError(
             f"idata.posterior has dims {list(posterior.sizes)}, but must have chain, draw."
         )
-    difference = next(_differences(model, idata), None)
+    difference = next(_differences(model, cast("xr.DataTree", idata)), None)
     if difference is not None:
         raise ValueError(
             f"idata belongs to another model: {difference}. Pass the idata that this model's fit "
@@ -162,7 +157,7 @@ def refuse_other_model(model: ModelLike, idata: Draws) -> None:
         )
 
 
-def _differences(model, idata):
+def _differences(model: ModelLike, idata: xr.DataTree) -> Iterator[str]:
     """Yield, in words, how a DataTree differs from a fit of the model."""
     own = json.loads(model.signature)
     written = json.loads(idata.attrs.get(model.signature_key, model.signature))
@@ -172,7 +167,7 @@ def _differences(model, idata):
         if own.get(name) != written.get(name):
             known, found = (_short(said.get(name)) for said in (own, written))
             yield f"its {name} is {found}, but must be {known}"
-    posterior, names = idata["posterior"], model.posterior_names
+    posterior, names = idata["posterior"].to_dataset(), model.posterior_names
     inferred = [names[n] for n in model.hyperparameters if n not in model.fixed]
     missing = [name for name in inferred if name not in posterior]
     if missing:
@@ -184,14 +179,14 @@ def _differences(model, idata):
     for h in model.specification.hyperparameters:
         if h.name in model.fixed or h.dim not in columns or h.each is not None:
             continue
-        found = posterior[names[h.name]]
-        labels = found.coords.get(found.dims[-1]) if found.ndim == 3 else None
-        known = columns[h.dim]  # files of version 0.1 have a value for each indicator
-        expected = min(known, key=len)
-        if found.ndim == 3 and found.shape[-1] not in map(len, known):
-            yield f"{h.name} has {found.shape[-1]} values, but must have {len(expected)}"
-        elif labels is not None and (own := tuple(map(str, labels.values))) not in known:
-            yield f"{h.name} is labelled {list(own)}, but must be {list(expected)}"
+        draws = posterior[names[h.name]]
+        labels = draws.coords.get(draws.dims[-1]) if draws.ndim == 3 else None
+        allowed = columns[h.dim]  # files of version 0.1 have a value for each indicator
+        expected = min(allowed, key=len)
+        if draws.ndim == 3 and draws.shape[-1] not in map(len, allowed):
+            yield f"{h.name} has {draws.shape[-1]} values, but must have {len(expected)}"
+        elif labels is not None and (said := tuple(map(str, labels.values))) not in allowed:
+            yield f"{h.name} is labelled {list(said)}, but must be {list(expected)}"
     training = model.training
     data = training.scaled() | {"y": training.y, "X": training.X.values}
     if training.Z is not None:
@@ -203,7 +198,8 @@ def _differences(model, idata):
         ("constant_data", "exposure"),
         ("constant_data", "group"),
     ):
-        known = idata[group] if group in idata.children else {}
-        kept = model.in_model(name)
-        if name in data and kept in known and not np.array_equal(known[kept].values, data[name]):
+        if name not in data or group not in idata.children:
+            continue
+        stored, kept = idata[group].to_dataset(), model.in_model(name)
+        if kept in stored and not np.array_equal(stored[kept].values, data[name]):
             yield f"its {name} differs"

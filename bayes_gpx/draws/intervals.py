@@ -30,10 +30,8 @@ STEPS, TOLERANCE = 60, 1e-10
 
 
 def interval_probability(ci_prob: float | None, dataset: xr.Dataset | None = None) -> float:
-    """Check the probability of an interval: the given one, else the dataset's own, else 90%.
-
-    ArviZ's ``rcParams["stats.ci_prob"]`` takes the place of 90% once a user has changed it.
-    """
+    """Check the probability of an interval: the given one, else the dataset's own, else 90%."""
+    # ArviZ's rcParams["stats.ci_prob"] takes the place of 90% once a user has changed it.
     own = rcParams["stats.ci_prob"]
     default = LEVEL if own == defaultParams["stats.ci_prob"][0] else own
     return probability(
@@ -42,10 +40,8 @@ def interval_probability(ci_prob: float | None, dataset: xr.Dataset | None = Non
 
 
 def interval_of(dataset: xr.Dataset, name: str, prob: float) -> xr.DataArray:
-    """Equal-tailed interval: the dataset's own, from its draws, or from a normal variable.
-
-    NaN for quantities without spread, such as relevance at one hyperparameter draw.
-    """
+    """Equal-tailed interval: the dataset's own, from its draws, or from a normal variable."""
+    # NaN for quantities without spread, such as relevance at one hyperparameter draw.
     if f"{name}_interval" in dataset and np.isclose(dataset.attrs.get("ci_prob", np.nan), prob):
         return dataset[f"{name}_interval"]
     if name in dataset and dataset[name].sizes["chain"] * dataset[name].sizes["draw"] > 1:
@@ -63,10 +59,8 @@ def interval_of_sum(
 
 
 def mixture_quantile(means: np.ndarray, sds: np.ndarray, probability: float) -> np.ndarray:
-    """Quantile of equally weighed normals (draw, ...), of each entry, (...).
-
-    By Newton's method, held between the smallest and the largest of the normals' own quantiles.
-    """
+    """Quantile q (...) of equally weighed normals (draw, ...), where mean Phi((q - m) / s) = p."""
+    # By Newton's method, held between the smallest and the largest of the normals' own quantiles.
     own = means + ndtri(probability) * sds
     low, high = own.min(axis=0), own.max(axis=0)
     if len(own) == 1:

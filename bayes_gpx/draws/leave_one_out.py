@@ -14,6 +14,7 @@ from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.points import Points, refuse_outside, rows_labelled, rows_numbered
+from bayes_gpx.draws.scales import symbols_of_normal
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
 from bayes_gpx.numerics.threads import ThreadedFunction
 
@@ -21,12 +22,14 @@ if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.protocols import ModelLike
+    from bayes_gpx.likelihoods.base import ScalarLikelihood, VectorLikelihood
+    from bayes_gpx.posteriors.base import OneDraw
 
 OF_ONE = 1000
 """Responses drawn where there is a single draw of the hyperparameters."""
 
 
-def _left_out(draw):
+def _left_out(draw: OneDraw) -> list:
     found = draw.strategy.leave_one_out(draw.given)
     return [found.evidence, found.terms]
 
@@ -147,25 +150,22 @@ def of_responses(model: ModelLike, idata: Draws, *, progressbar: bool = True) ->
 def responses_labelled(
     training: TrainingData, terms: np.ndarray, draws: xr.DataTree
 ) -> xr.DataArray:
-    """Log densities (chain, draw, response) of scaled responses, in user units and labelled.
-
-    The draws have the dims `chain` and `draw`.
-    """
+    """Log densities (chain, draw, response) of scaled responses, in user units and labelled."""
     log_scale = np.log(training.response_scaling.scale)
     return _by_response(training, terms - log_scale, draws)
 
 
-def _by_response(training, terms, draws):
+def _by_response(
+    training: TrainingData, terms: np.ndarray, draws: xr.DataTree | xr.DataArray
+) -> xr.DataArray:
     dim, labels = training.responses
     coords = {"chain": draws["chain"].values, "draw": draws["draw"].values, dim: labels}
     return xr.DataArray(terms, coords, ["chain", "draw", dim])
 
 
 def by_row(training: TrainingData, variables: dict, coords: dict, attrs: dict) -> xr.Dataset:
-    """A Dataset of results for each response; several outputs add a dim `output`.
-
-    Missing outputs are NaN. A model of one output returns only this output.
-    """
+    """A Dataset of results for each response; several outputs add a dim `output`, with NaN."""
+    # A model of one output returns only this output.
     outputs = training.outputs
     if outputs is None:
         return xr.Dataset(variables, coords, attrs)
@@ -195,10 +195,8 @@ def held_out_log_likelihood(
     *,
     progressbar: bool = True,
 ) -> xr.DataArray:
-    """Log predictive densities log p(y_i | y, theta) of new responses, (chain, draw, obs).
-
-    `rows` are scaled as the model's rows; y_i is in user units.
-    """
+    """Log predictive densities log p(y_i | y, theta) of new y (chain, draw, obs), in user units."""
+    # `rows` are scaled as the model's rows.
     observation, scaled = model.specification.observation, rows.scaled()
     refuse_outside(model, rows.X.values, "The rows left out")
     values = rows.X.values, None if rows.Z is None else rows.Z.values
@@ -225,12 +223,10 @@ def averaged(terms: xr.DataArray) -> np.ndarray:
 def log_likelihood_given(
     model: ModelLike, hyper: HyperparameterDraws, f: np.ndarray, *, smooth: bool = True
 ) -> np.ndarray:
-    """Log density (chain, draw * k, n) of each response given values of functions at its row.
-
-    f is (chain, draw * k, n[, C]) on the model's scale, with k functions for each hyperparameter
-    draw; y is in user units. With `smooth`, f lacks the deviations of the training rows, which are
-    integrated out.
-    """
+    """Log density (chain, draw * k, n) of each response given values of functions at its row."""
+    # f is (chain, draw * k, n[, C]) on the model's scale.
+    # There are k functions for each hyperparameter draw; y is in user units. With `smooth`, f lacks
+    # the deviations of the training rows, which are integrated out.
     model.training.refuse_outputs("Responses given functions", "bx.log_likelihood has theirs.")
     training = model.training
     observation, scaled = model.specification.observation, training.scaled()
@@ -255,22 +251,16 @@ def log_likelihood_given(
     return terms - np.log(training.response_scaling.scale)
 
 
-def _own_variance(draw):
+def _own_variance(draw: OneDraw) -> list:
     """Variance of the observations around their smooth part."""
     process, given = draw.given.process, draw.given
     return [process.variance(given.observed) - process.variance(given.smooth)]
 
 
 @lru_cache(maxsize=8)
-def _predictive_density(observation):
-    """Function from moments of normal f, y, exposure and hyperparameters to log p(y).
-
-    f has mean and variance (k,); for several classes mean (k, C) and root (k, C, C).
-    """
-    if observation.class_shape:
-        moments = pt.dmatrix("mean"), pt.dtensor3("root")
-    else:
-        moments = pt.dvectors("mean", "variance")
+def _predictive_density(observation: ScalarLikelihood | VectorLikelihood) -> ThreadedFunction:
+    """Function from moments of normal f, y, exposure and hyperparameters to log p(y)."""
+    moments = symbols_of_normal(observation)
     y, exposure = pt.dvectors("y", "exposure")
     theta = {name: pt.dscalar(name) for name in observation.hyperparameters}
     density = observation.log_predictive(y, *moments, theta, exposure)
@@ -285,21 +275,20 @@ def draw_left_out(
     each: int,
     rng: np.random.Generator,
 ) -> list[np.ndarray]:
-    """Latent values and responses drawn given the others, (chain, draw * each, n[, C]).
-
-    From the moments (chain, draw, n, ...) of `bayes_gpx.posteriors.base.LeftOut`. There are more
-    latent values where noise is not normal: sds of the mean response come from them.
-    """
+    """Latent values and responses drawn given the others, (chain, draw * each, n[, C])."""
+    # From the moments (chain, draw, n, ...) of `bayes_gpx.posteriors.base.LeftOut`.
+    # There are more latent values where noise is not normal: sds of the mean response come from
+    # them.
     observation = model.specification.observation
     exposure, parts = model.training.scaled().get("exposure"), []
     size = each if observation.mean_name is None else max(each, -(-OF_ONE // len(hyper)))
     for at, theta in hyper:
-        theta = model.specification.of_outputs(theta, model.training.code)  # noqa: PLW2901
+        of_row = model.specification.of_outputs(theta, model.training.code)
         normal = rng.standard_normal((size, *mean[at].shape))
         if observation.class_shape:
             f = mean[at] + np.einsum("nij,dnj->dni", spread[at], normal)
         else:
             f = mean[at] + np.sqrt(spread[at]) * normal
-        parts.append((f, observation.draw(f[:each], theta, rng, exposure)))
+        parts.append((f, observation.draw(f[:each], of_row, rng, exposure)))
     f, y = (np.concatenate(part) for part in zip(*parts, strict=True))
     return [v.reshape((len(hyper.chain), -1, *v.shape[1:])) for v in (f, y)]

@@ -21,17 +21,14 @@ from bayes_gpx.validation import count, meant
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.draws.protocols import ModelLike
+    from bayes_gpx.posteriors.base import OneDraw
 
 LEAD = ("chain", "draw")
 """Dims of draws, which come first."""
 
 
 def read_groups(training: TrainingData, groups: str | Column) -> tuple[np.ndarray, np.ndarray]:
-    """Codes 0, 1, ... of each response's group (n,), and the labels in order of appearance.
-
-    `groups` is a column of X or Z, or a label for each row. Raises ValueError for another number of
-    rows, missing labels, and a single group.
-    """
+    """Codes 0, 1, ... of each response's group (n,), and the labels in order of appearance."""
     codes, labels = pd.factorize(_by_row(training, groups, "groups"))
     if training.outputs is not None:  # a group holds all outputs of its rows that were observed
         kept, codes = np.unique(codes[training.outputs.rows], return_inverse=True)
@@ -45,11 +42,7 @@ def read_groups(training: TrainingData, groups: str | Column) -> tuple[np.ndarra
 
 
 def read_order(training: TrainingData, order: str | Column) -> np.ndarray:
-    """Rank 0, 1, ... of each row, (n,); rows at the same time share a rank.
-
-    `order` is a column of X or Z, or a number or date for each row. Raises ValueError for another
-    number of rows, missing values, and other types.
-    """
+    """Rank 0, 1, ... of each row, (n,); rows at the same time share a rank."""
     training.refuse_outputs("order=", "Pass groups=, or no order.")
     given = _by_row(training, order, "order")
     dated = given.dtype.kind == "O" and holds_dates(given)
@@ -62,7 +55,7 @@ def read_order(training: TrainingData, order: str | Column) -> np.ndarray:
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def _by_row(training, values, argument):
+def _by_row(training: TrainingData, values: str | Column, argument: str) -> np.ndarray:
     """Values of a column by its name, or those that were given; none missing."""
     if training.streamed:
         raise ValueError(
@@ -80,7 +73,7 @@ def _by_row(training, values, argument):
     return values
 
 
-def _column(training, name, argument):
+def _column(training: TrainingData, name: str, argument: str) -> np.ndarray:
     for frame in (training.X, training.Z):
         if frame is None or name not in frame.sources:
             continue
@@ -97,11 +90,11 @@ def _column(training, name, argument):
     )
 
 
-def _joint(draw):
+def _joint(draw: OneDraw) -> list:
     return [draw.strategy.leave_groups_out(draw.given, draw.groups).joint]
 
 
-def _in_order(draw):
+def _in_order(draw: OneDraw) -> list:
     if not isinstance(draw.strategy, Exact):
         raise ValueError(
             "order needs normal noise on all rows, because the density is then a product of terms, "
@@ -117,10 +110,7 @@ def _in_order(draw):
 def densities_of_groups(
     model: ModelLike, idata: Draws, groups: str | Column, *, progressbar: bool = True
 ) -> xr.DataArray:
-    """Log density of all responses of a group given the other groups, (chain, draw, group).
-
-    This is ``log p(y_G | y_-G, theta)`` of y in user units.
-    """
+    """Log p(y_G | y_-G, theta) of each group given the other groups, (chain, draw, group)."""
     codes, labels = read_groups(model.training, groups)
     (joint,), hyper, _ = at_training_rows(
         model, idata, _joint, groups=codes, progressbar=progressbar
@@ -150,12 +140,10 @@ def densities_in_order(
     *,
     progressbar: bool = True,
 ) -> tuple[xr.DataArray, xr.DataArray]:
-    """Log density of responses given all earlier ones, and of all later ones.
-
-    Responses at the same time are predicted together. The first `start` rows are not scored; half
-    of all rows by default. Returns ``log p(y_t | y_<t, theta)`` of y in user units, (chain, draw,
-    time), and ``log p(y_>=t | y_<t, theta)``, for importance weights.
-    """
+    """Log p(y_t | y_<t, theta) and log p(y_>=t | y_<t, theta), (chain, draw, time)."""
+    # y is in user units.
+    # Responses at the same time are predicted together. The first `start` rows are not scored; half
+    # of all rows by default. The second densities are for importance weights.
     training = model.training
     ranks = read_order(training, order)
     start = training.n // 2 if start is None else start

@@ -12,10 +12,8 @@ from bayes_gpx.draws.protocols import ModelLike
 
 
 def at_levels(model: ModelLike, where: Points, columns: Sequence[str]) -> Points:
-    """Samples at every combination of the levels of some categorical columns.
-
-    All samples at the first combination come first; the last column's levels change fastest.
-    """
+    """Rows at every combination of the levels of some categorical columns."""
+    # All rows at the first combination come first; the last column's levels change fastest.
     moved = []
     for levels in product(*(range(len(model.training.X.levels[name])) for name in columns)):
         X = where.X_values.copy()
@@ -32,11 +30,9 @@ def own_levels(model: ModelLike, where: Points, column: str) -> np.ndarray:
 
 
 def contrast_weights(model: ModelLike, where: Points, column: str) -> np.ndarray:
-    """Weights of a sample's contrasts with all levels, (levels, m).
-
-    Those of levels other than its own are their shares of the training rows (equal ones, if no
-    training row has another level) and sum to 1; its own has none.
-    """
+    """Weights of a row's contrasts with all levels, (levels, m): sum 1, and 0 for its own level."""
+    # Those of the other levels are their shares of the training rows: equal ones, if no training
+    # row has another level.
     own, shares = own_levels(model, where, column), level_shares(model, column)
     other = np.arange(len(shares))[:, None] != own
     weights = np.where(other, shares[:, None], 0.0)
@@ -46,12 +42,9 @@ def contrast_weights(model: ModelLike, where: Points, column: str) -> np.ndarray
 
 
 def level_deviation(model: ModelLike, column: str) -> float:
-    """Equivalent of a standard deviation for a categorical column.
-
-    It scales contrasts as the sd scales slopes; for two levels it is the sd of 0 and 1. With
-    proportions pi of the levels it is ``sqrt((1 - sum pi^2) / 2)``; two random training rows differ
-    with twice its square.
-    """
+    """Equivalent of a standard deviation of a categorical column: sqrt((1 - sum pi^2) / 2)."""
+    # With proportions pi of the levels. It scales contrasts as the sd scales slopes; for two levels
+    # it is the sd of 0 and 1. Two random training rows differ with twice its square.
     return float(np.sqrt((1.0 - (level_shares(model, column) ** 2).sum()) / 2.0))
 
 
@@ -60,6 +53,6 @@ def level_shares(model: ModelLike, column: str) -> np.ndarray:
     return model.training.moments.mean[_indicators(model, column)]
 
 
-def _indicators(model, column):
+def _indicators(model: ModelLike, column: str) -> np.ndarray:
     """Which of X's columns are the indicators of a categorical one, (d,)."""
     return np.isin(model.training.X.columns, model.training.X.of_source(column))

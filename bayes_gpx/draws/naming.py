@@ -36,10 +36,7 @@ def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def coded(frame: Frame, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
-    """Values of the user's named columns (..., k), from the values of all columns (..., d).
-
-    A categorical column has the position of its level, NaN between levels.
-    """
+    """Values of named columns (..., k): numbers, or positions of levels, NaN between levels."""
     place = {column: j for j, column in enumerate(frame.columns)}
     parts = []
     for name in names:
@@ -55,10 +52,8 @@ def coded(frame: Frame, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
 def values_by_source(
     frame: Frame, values: np.ndarray, names: Sequence[str]
 ) -> dict[str, xr.Variable]:
-    """What a Dataset says of X at rows (m, d): `value` and, where there are levels, their names.
-
-    As in `coded`, for the user's columns of these names; `level` is empty for a number.
-    """
+    """Values of the user's columns at rows (m, d): `value` and, with any levels, their names."""
+    # `level` is empty for a number.
     dims, found = ("obs", "feature"), coded(frame, values, names)
     said = {"value": xr.Variable(dims, found)}
     if frame.levels:
@@ -67,7 +62,7 @@ def values_by_source(
     return said
 
 
-def _named(levels, codes):
+def _named(levels: Sequence[str], codes: np.ndarray) -> np.ndarray:
     """Name of the level at each of the codes, empty where there is none."""
     which = np.where(np.isnan(codes), len(levels), codes) if levels else np.zeros(len(codes))
     return np.array([*levels, ""])[which.astype(int)]

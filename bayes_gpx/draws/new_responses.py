@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.draws.normals import blocks, variances
-from bayes_gpx.draws.scales import mean_response
+from bayes_gpx.draws.scales import mean_response, symbols_of_normal
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
 from bayes_gpx.numerics.threads import ThreadedFunction
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.protocols import ModelLike
+    from bayes_gpx.likelihoods.base import ScalarLikelihood, VectorLikelihood
 
 
 class NewResponses:
-    """A new response y and its mean, for a `Result` of f to gather.
-
-    `exposure` (m,) is for counts; else 1. `name` is that of the mean response, or y itself.
-    """
+    """A new response y and its mean, for a `Result` of f to gather; counts have `exposure` (m,)."""
 
     def __init__(self, model: ModelLike, exposure: np.ndarray) -> None:
         self._training, self._observation = model.training, model.specification.observation
@@ -40,10 +38,11 @@ class NewResponses:
     ) -> tuple[np.ndarray, np.ndarray | float]:
         """Mean and variance of the response at a draw: the expected mean response is certain."""
         if not self.of_mean:
-            noise = self._training.y_scaling.scale**2 * self._observation.variance(0.0, theta)
+            likelihood = cast("ScalarLikelihood", self._observation)
+            noise = self._training.y_scaling.scale**2 * likelihood.variance(0.0, theta)
             return mean, variances(second) + noise
         if self._classes:
-            f = mean, sqrt_psd(blocks(second))
+            f = mean, sqrt_psd(cast(np.ndarray, blocks(second)))
         else:
             f = mean[:, 0], variances(second)[:, 0]
         expected = _expectation(self._observation)(*f, self.exposure[rows])
@@ -80,14 +79,7 @@ class NewResponses:
 
 
 @lru_cache(maxsize=8)
-def _expectation(observation):
-    """Function from moments of f, and exposure, to the mean response.
-
-    f has mean and variance (k,); for several classes mean (k, C) and root (k, C, C).
-    """
-    if observation.class_shape:
-        moments = pt.dmatrix("mean"), pt.dtensor3("root")
-    else:
-        moments = pt.dvectors("mean", "variance")
-    inputs = [*moments, pt.dvector("exposure")]
+def _expectation(observation: ScalarLikelihood | VectorLikelihood) -> ThreadedFunction:
+    """Function from moments of normal f, and exposure, to the mean response E S(f)."""
+    inputs = [*symbols_of_normal(observation), pt.dvector("exposure")]
     return ThreadedFunction(inputs, observation.expected(*inputs).value)

@@ -36,16 +36,12 @@ def with_deviations(
     normal: np.ndarray,
     other: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Turn standard normals (draw, m, 1), twice, into draws of a smooth part s and of f.
-
-    ``f_i = s_i + d_i`` with deviations d_i of variance D_i, independent of each other. The data
-    inform d_i only through f_i, as a normal site of precision W_i (0 at a new row), so
-
-        f_i | s_i ~ N(E f_i + u_i (s_i - E s_i), D_i u_i),    u_i = 1 / (1 + D_i W_i)
-
-    independently over rows. Both variances determine u_i: ``Var f_i = u_i^2 Var s_i + D_i u_i``.
-    `beside` has the moments of s and the D_i (m, 1).
-    """
+    """Turn standard normals (draw, m, 1), twice, into draws of a smooth part s and of f."""
+    # f_i = s_i + d_i with deviations d_i of variance D_i, independent of each other. The data
+    # inform d_i only through f_i, as a normal site of precision W_i (0 at a new row), so
+    #     f_i | s_i ~ N(E f_i + u_i (s_i - E s_i), D_i u_i),    u_i = 1 / (1 + D_i W_i)
+    # independently over rows. Both variances determine u_i: Var f_i = u_i^2 Var s_i + D_i u_i.
+    # `beside` has the moments of s and the D_i (m, 1).
     mean, second, D = beside
     variance = variances(f[1])
     root = np.sqrt(D**2 + 4.0 * variances(second) * variance)

@@ -1,9 +1,8 @@
-"""A zarr store with rows written in chunks, in any order and by several processes.
+"""A zarr store with rows written in chunks, in any order and by several processes."""
 
-It grows in the folder `name.unfinished`, like other stores. Chunks of rows are whole zarr chunks,
-so no two writers touch the same file. Each written chunk leaves a mark with a digest of its rows; a
-repeated call computes only chunks without this mark.
-"""
+# It grows in the folder `name.unfinished`, like other stores. Chunks of rows are whole zarr chunks,
+# so no two writers touch the same file. Each written chunk leaves a mark with a digest of its rows;
+# a repeated call computes only chunks without this mark.
 
 from __future__ import annotations
 
@@ -29,17 +28,10 @@ from bayes_gpx.system.files import replaced
 
 
 class PartStore:
-    """A store in progress, which can be pickled for writers of chunks.
+    """A store in progress, which can be pickled for writers of chunks."""
 
-    `path` is new, or an earlier store's. An unfinished store with the same digest `asked`, of
-    everything but the seed, is resumed with its own `entropy` (for seeds) and `rows` of a chunk.
-
-    Raises
-    ------
-    ValueError
-        If there is something at the path that the package did not write, or an unfinished store of
-        another request.
-    """
+    # An unfinished store with the same digest `asked`, of everything but the seed, is resumed with
+    # its own `entropy` (for seeds) and `rows` of a chunk.
 
     def __init__(self, path: str | PathLike, asked: str, entropy: Any, rows: int) -> None:
         self.path = Path(path).resolve()
@@ -62,7 +54,7 @@ class PartStore:
         self.entropy, self.rows = record["entropy"], record["rows"]
         self._claim = Claim(self.folder, self.path)
 
-    def _mark(self, number):
+    def _mark(self, number: int) -> Path:
         return self.folder / f"part_{number}"
 
     def holds(self, number: int, rows: str) -> bool:
@@ -76,7 +68,7 @@ class PartStore:
             if not (self.folder / "begun").exists():
                 self._begin(part, rows)
 
-    def _begin(self, part, rows):
+    def _begin(self, part: xr.Dataset, rows: int) -> None:
         import zarr
 
         shutil.rmtree(self.store, ignore_errors=True)
@@ -112,7 +104,7 @@ class PartStore:
         with self._claim.held():
             self._write(number, part, rows)
 
-    def _write(self, number, part, rows):
+    def _write(self, number: int, part: xr.Dataset, rows: str) -> None:
         import zarr
 
         self._mark(number).unlink(missing_ok=True)

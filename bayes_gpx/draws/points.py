@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xarray as xr
@@ -18,6 +18,11 @@ from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
 from bayes_gpx.validation import one_of, one_output
 
+if TYPE_CHECKING:
+    from bayes_gpx.data.scaling import Scaling
+    from bayes_gpx.data.training import TrainingData
+    from bayes_gpx.draws.protocols import SpecificationLike
+
 
 @dataclass(frozen=True, eq=False)
 class Points:
@@ -25,22 +30,20 @@ class Points:
 
     Attributes
     ----------
-    inputs : dict of arrays
+    inputs
         What graphs are given of each row: `X` (m, d); `Z` (m, p) if it is needed; `positions` (m,)
         of training rows; `group` (m,), the codes of their groups, or of the explained output.
-    X_values, Z_values : array
-        X and Z in user units.
-    index : array
+    X_values, Z_values, baseline_values
+        In user units.
+    index
         Labels of the rows.
-    common : dict of arrays
+    common
         What graphs are given for all rows: the `baseline` (d,) or (B, d) of attributions, on the
         model's scale (several are averaged over), and the `weights` (g, m) of averages.
-    baseline_values : array or None
-        The baseline in user units.
-    rows : integer array or None
-        Positions among the rows that were passed, of which there are `passed`.
-    by : Weights or None
-        The groups whose averages are explained, in place of the rows.
+    rows, passed
+        Positions among the rows that were passed, and their number.
+    by
+        `Weights` of the groups that are explained in place of the rows, or None.
     """
 
     inputs: dict[str, np.ndarray]
@@ -73,9 +76,14 @@ class Points:
 
     def take(self, rows: np.ndarray | slice) -> Points:
         """Some of the rows."""
-        other = {n: getattr(self, n) for n in ("X_values", "Z_values", "index", "rows")}
-        picked = {n: None if v is None else v[rows] for n, v in other.items()}
-        return replace(self, inputs={n: v[rows] for n, v in self.inputs.items()}, **picked)
+        return replace(
+            self,
+            inputs={name: values[rows] for name, values in self.inputs.items()},
+            X_values=self.X_values[rows],
+            Z_values=None if self.Z_values is None else self.Z_values[rows],
+            index=self.index[rows],
+            rows=None if self.rows is None else self.rows[rows],
+        )
 
 
 def points(
@@ -103,7 +111,7 @@ def points(
     codes = model.training.codes_at(len(X), groups)
     inputs = {
         "X": model.training.X_scaling.apply(X.values[rows]),
-        "Z": None if Z is None else model.training.Z_scaling.apply(Z.values[rows]),
+        "Z": None if Z is None else cast("Scaling", model.training.Z_scaling).apply(Z.values[rows]),
         "positions": rows if X_new is None else None,
         "group": None if codes is None else codes[rows],
     }
@@ -117,7 +125,7 @@ def points(
     )
 
 
-def _at_hand(training):
+def _at_hand(training: TrainingData) -> TrainingData:
     """The training data; for out-of-core data, the chunk that is explained."""
     if not isinstance(training, StreamedData):
         return training
@@ -132,10 +140,8 @@ def _at_hand(training):
 
 
 def at_other_x(model: ModelLike, where: Points, X: np.ndarray, rows: np.ndarray) -> Points:
-    """Rows at other X, in user units, each with z and group of one of the rows of `where`.
-
-    If z is x, it moves with x.
-    """
+    """Rows at other X, in user units, each with z and group of one of the rows of `where`."""
+    # If z is x, it moves with x.
     training, held, groups = model.training, None, None
     if not training.tied and where.Z_values is not None:
         held = where.Z_values[rows, : training.p - training.intercept]
@@ -154,11 +160,8 @@ BASELINES = {
 
 
 def read_baseline(model: ModelLike, baseline: str | Table, name: str = "baseline") -> np.ndarray:
-    """Point (d,) or points (B, d) in user units.
-
-    "mean" and "median" are over the training rows; one row is one point. Error messages use `name`.
-    Raises ValueError for an unknown name, and rows without one finite number for each feature.
-    """
+    """Point (d,) or points (B, d) in user units, by name or as rows; error messages use `name`."""
+    # "mean" and "median" are over the training rows; one row is one point.
     X = model.training.X
     if isinstance(baseline, str):
         one_of(name, baseline, BASELINES)
@@ -216,17 +219,19 @@ MOST_COLUMNS = 6
 
 
 def rows_outside(model: ModelLike, where: Points) -> str | None:
-    """Describe the rows outside of the training data: how many, in which columns and how far.
-
-    A row leaves the data if a number is outside of its column's range in the training data, in X or
-    in a separate Z. The result is None unless one does so by more than `MARGIN` of the range, or
-    more than half of `FORECAST` or more rows do so in one column; then all of them count.
-    Categories have no range, and a row within all ranges may still be far from every training row.
-    """
+    """Describe the rows outside of the training data: how many, in which columns and how far."""
+    # A row leaves the data if a number is outside of its column's range in the training data, in X
+    # or in a separate Z. The result is None unless one does so by more than `MARGIN` of the range,
+    # or more than half of `FORECAST` or more rows do so in one column; then all of them count.
+    # Categories have no range, and a row within all ranges may still be far from every training
+    # row.
     training, left, said = model.training, np.zeros(len(where.X), bool), []
     tables = [(training.X, training.moments.low, training.moments.high, where.X_values)]
-    own_z = training.Z is not None and not training.z_is_x and where.Z_values is not None
-    if own_z and not training.streamed:
+    if (
+        training.Z is not None
+        and where.Z_values is not None
+        and not (training.z_is_x or training.streamed)
+    ):
         Z = training.Z.values
         tables.append((training.Z, Z.min(axis=0), Z.max(axis=0), where.Z_values))
     for known, low, high, values in tables:
@@ -255,7 +260,7 @@ def rows_outside(model: ModelLike, where: Points) -> str | None:
     )
 
 
-def _of_trends(specification):
+def _of_trends(specification: SpecificationLike) -> str:
     """A sentence for the kernels of a GP under which f returns to its prior mean far from data."""
     kernel = specification.kernel
     if specification.family != "GP" or not isinstance(kernel, str):
@@ -268,10 +273,10 @@ def _of_trends(specification):
     )
 
 
-def _written(number, origin):
+def _written(number: float, origin: np.datetime64 | None) -> str:
     """A number with four digits, an integer with all, and days since an origin as a date."""
     if origin is not None:
-        return date_after(origin, number)
+        return str(date_after(origin, number))
     return f"{number:.0f}" if number.is_integer() and abs(number) < 1e15 else f"{number:.4g}"
 
 
@@ -337,16 +342,13 @@ def refuse_classes(model: ModelLike, what: str) -> None:
 
 
 def read_observed(dataset: xr.Dataset, y: Column) -> xr.DataArray:
-    """Observed responses at a dataset's predictions, (obs,); classes as their codes.
-
-    y (m,) is in the order of the dataset's rows. Raises ValueError for another length or index,
-    unknown labels, and values that are invalid in the model's own `y`.
-    """
+    """Observed responses at a dataset's predictions, (obs,), in its order; classes as codes."""
     one_output(dataset)
     index = dataset["obs"].values
-    if np.shape(y) != index.shape:
+    shape = np.shape(cast(Any, y))
+    if shape != index.shape:
         raise ValueError(
-            f"y has shape {np.shape(y)}. Pass one value for each of the dataset's observations, "
+            f"y has shape {shape}. Pass one value for each of the dataset's observations, "
             f"{index.shape}."
         )
     labels = row_labels(y)

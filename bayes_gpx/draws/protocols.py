@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from bayes_gpx.data.training import TrainingData
-    from bayes_gpx.likelihoods.base import Likelihood
+    from bayes_gpx.likelihoods.base import ScalarLikelihood, VectorLikelihood
     from bayes_gpx.posteriors.base import Strategy
     from bayes_gpx.posteriors.constraints import Constraints
     from bayes_gpx.processes.base import Process
@@ -22,13 +22,15 @@ class SpecificationLike(Protocol):
     likelihood: str
     classes: int | None
     constraints: Constraints | None
+    kernel: Any
+    approximation: Any
 
     @property
     def normal(self) -> bool:
         """Whether noise is normal."""
 
     @property
-    def observation(self) -> Likelihood:
+    def observation(self) -> ScalarLikelihood | VectorLikelihood:
         """How the response varies around the process."""
 
     @property
@@ -57,46 +59,21 @@ class SpecificationLike(Protocol):
 
 
 class ModelLike(Protocol):
-    """A model, its training data, and the names of its hyperparameters.
-
-    Attributes
-    ----------
-    training : TrainingData
-    specification : SpecificationLike
-    hyperparameters : dict
-        Name -> number of dimensions of one draw.
-    fixed : dict of arrays
-        Hyperparameters that are not inferred.
-    posterior_names : dict
-        Name -> name of its variable in a fit.
-    latent_names : dict
-        Names of `bayes_gpx.posteriors.base` -> variables of latent values that a fit may contain.
-    inducing : dict of arrays
-        Inducing points `U` and `U_Z` on the model's scale, if any.
-    found : dict of tuples
-        Summaries of out-of-core rows, by digests of the hyperparameters: alpha, root and jitter,
-        kept for the next explanation.
-    structures : dict
-        Structures of the model's graphs, as far as they were needed.
-    called_kernel : object or None
-        Result of a callable kernel.
-    own_variables : tuple
-        Random variables that it created.
-    signature, signature_key : str
-        Text that identifies the model, and its place in a fit.
-    """
+    """A model, its training data, and the names of its hyperparameters."""
 
     training: TrainingData
     specification: SpecificationLike
-    hyperparameters: dict[str, int]
-    fixed: dict[str, np.ndarray]
-    posterior_names: dict[str, str]
+    hyperparameters: dict[str, int]  # number of dimensions of one draw, by name
+    fixed: dict[str, np.ndarray]  # those that are not inferred
+    posterior_names: dict[str, str]  # from names to variables of a fit
+    # From names of `bayes_gpx.posteriors.base` to latent values that a fit may contain.
     latent_names: dict[str, str]
-    inducing: dict[str, np.ndarray]
+    inducing: dict[str, np.ndarray]  # points `U` and `U_Z` on the model's scale, if any
+    # Summaries of out-of-core rows, by digests of the hyperparameters: alpha, root and jitter.
     found: dict[str, tuple]
-    structures: dict[tuple, Any]
-    called_kernel: Any
-    own_variables: tuple
+    structures: dict[tuple, Any]  # of the model's graphs, as far as they were needed
+    called_kernel: Any  # result of a callable kernel, or None
+    own_variables: tuple  # random variables that it created
 
     @property
     def signature(self) -> str:

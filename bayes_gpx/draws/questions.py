@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -15,6 +15,11 @@ from bayes_gpx.numerics.coalitions import Orders, Players, coalitions
 from bayes_gpx.numerics.quadrature import METHODS, rule
 from bayes_gpx.processes import operators
 from bayes_gpx.validation import one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
+    from bayes_gpx.data.scaling import Scaling
+    from bayes_gpx.posteriors.base import Asked
 
 STEPS = 50
 """Default number of steps of a quadrature along paths."""
@@ -36,36 +41,32 @@ class Question:
 
     Attributes
     ----------
-    name : str
-    operator : callable
+    operator
         From `bayes_gpx.posteriors.base.Asked` to an Operator; hashable.
-    axes : tuple of Axis
+    axes
         Dims of the numbers of a row: none for one number, two for a symmetric matrix, row-major.
-    factor : array (c,)
-        From the model's scale to user units.
-    units : str
-    offset : float or array (c,)
-        Added after the factor.
-    mixes : array (c, width) or None
-        Sums of the operator's numbers that make the components, on the model's scale, as indicators
-        add to their categorical column; None if each number is a component.
-    center : array (c,) or None
-        Centers of the components' features, kept with the numbers.
-    noisy : str or None
+    factor, offset
+        From the model's scale to user units: a factor (c,), and what is added after it.
+    mixes
+        Sums (c, width) of the operator's numbers that make the components, on the model's scale, as
+        indicators add to their categorical column; None if each number is a component.
+    center
+        Centers (c,) of the components' features, kept with the numbers.
+    noisy
         Name of the same quantity with observation noise.
-    samples : str or None
+    samples
         Text in attrs about the rows' own noise, if not the usual one.
-    total : tuple of (str, callable) or None
+    total
         Name and operator of the components' sum.
-    beside : tuple of (str, callable) or None
+    beside
         Name and operator of the same quantity without the rows' deviations.
-    nonlinear : bool
+    nonlinear
         The quantity of the mean response is not that of f, and needs the chain rule.
-    points : int
+    points
         Number of points for each row, if all of them are enumerated.
-    table : {"X", "Z"} or None
-        Whose values stand beside the numbers.
-    attrs : dict
+    table
+        "X" or "Z" if its values stand beside the numbers.
+    attrs
         Further attrs of the result.
     """
 
@@ -101,6 +102,23 @@ class Question:
         """How many numbers the operator gives for each row."""
         return len(self.factor) if self.mixes is None else self.mixes.shape[1]
 
+    def picked(self, features: Sequence[str] | None, covariance: bool) -> np.ndarray:
+        """Positions of the requested components."""
+        if not self.axes or self.jointly:
+            if features is not None or covariance:
+                raise ValueError(
+                    f"{self.name} has no features; leave `features` and `covariance` out. For the "
+                    "covariance between observations draw them with joint=True."
+                )
+            return np.arange(len(self.factor))
+        if features is None:
+            return np.arange(len(self.labels))
+        if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
+            raise ValueError(f"features is {features!r}. Pass a list of different names.")
+        for feature in features:
+            one_of("features", feature, self.labels)
+        return np.array([self.labels.index(f) for f in features])
+
     def mixed(self, values: np.ndarray, axis: int) -> np.ndarray:
         """Components, out of the operator's numbers along an axis."""
         if self.mixes is None:
@@ -110,11 +128,9 @@ class Question:
     def in_units(
         self, mean: np.ndarray, second: np.ndarray, picked: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Picked components in user units: mean (m, k), and second moments of the kind given.
-
-        Variances (m width,) become (m, k), covariances within rows (m, width, width) become
-        (m, k, k), and covariances of all numbers (m width, m width) become (m, k, m, k).
-        """
+        """Picked components in user units: mean (m, k), and second moments of the kind given."""
+        # Variances (m width,) become (m, k), covariances within rows (m, width, width) become (m,
+        # k, k), and covariances of all numbers (m width, m width) become (m, k, m, k).
         c, factor = self.width, self.factor[picked]
         offset = np.broadcast_to(self.offset, len(self.factor))[picked]
         mean = self.mixed(mean.reshape((-1, c)), 1)[:, picked] * factor + offset
@@ -151,7 +167,7 @@ def value(model: Any, *, smooth: bool = False, across: bool = False) -> Question
     )
 
 
-def latent_units(model):
+def latent_units(model: ModelLike) -> str:
     """Units of f."""
     return model.specification.observation.units.format(y=model.training.y_name)
 
@@ -174,7 +190,7 @@ def derivative(model: Any, order: int = 1) -> Question:
     )
 
 
-def _second_derivative(model):
+def _second_derivative(model: ModelLike) -> Question:
     training = model.training
     per_unit = 1.0 / training.X_scaling.scale
     return Question(
@@ -214,10 +230,7 @@ def attribution(model: Any, baseline: str | None, method: str, steps: int | None
 
 
 def shapley_value(model: Any, baseline: str | None, orders: Orders | None = None) -> Question:
-    """Shapley values against a baseline of that name, and the difference that they sum to.
-
-    By the coalitions of `orders`, or by products over features.
-    """
+    """Shapley values against a baseline of that name, by coalitions of `orders` or by products."""
     asked, X = attribution(model, baseline, "exact", None), model.training.X
     players = tuple(tuple(map(int, np.flatnonzero(X.groups == k))) for k in range(len(X.sources)))
     among = None if orders is None else coalitions(players, orders)
@@ -229,10 +242,8 @@ def shapley_value(model: Any, baseline: str | None, orders: Orders | None = None
 
 
 def component(model: Any, names: tuple[str, ...], order: int) -> Question:
-    """Parts of f by the kernel's summands of these names; the last one may be the constant alone.
-
-    The constant has the center of y, and is added where no summand of the kernel is constant.
-    """
+    """Parts of f by the kernel's summands of these names; the last may be the constant alone."""
+    # The constant has the center of y, and is added where no summand of the kernel is constant.
     scaling, given = model.training.y_scaling, CONSTANT in names
     center = np.ravel(scaling.center)[0]
     found = names if given or not center else (*names, CONSTANT)
@@ -279,19 +290,18 @@ def weight(model: Any, *, smooth: bool = False) -> Question:
     )
 
 
-def coefficient(model, *, smooth=False):
-    """Weights of features as they were given, and an intercept that makes up for their centers.
-
-    beta_l = s_y w_l / s_l,    beta_0 = c_y + s_y (w_0 - sum_l c_l w_l / s_l)
-    """
+def coefficient(model: ModelLike, *, smooth: bool = False) -> Question:
+    """Raw weights: beta_l = s_y w_l / s_l, and beta_0 = c_y + s_y (w_0 - sum_l c_l w_l / s_l)."""
+    # The intercept makes up for the centers of the features.
     centred, training = weight(model, smooth=smooth), model.training
     own = training.p - training.intercept
-    moved = -training.Z_scaling.center[:own] / training.Z_scaling.scale[:own]
+    columns, scaling = cast("Frame", training.Z).columns, cast("Scaling", training.Z_scaling)
+    moved = -np.asarray(scaling.center)[:own] / np.asarray(scaling.scale)[:own]
     mixes = np.eye(own + 1, training.p)
     mixes[-1, :own] = moved
     return replace(
         centred,
-        axes=(Axis("feature", (*training.Z.columns[:own], INTERCEPT)),),
+        axes=(Axis("feature", (*columns[:own], INTERCEPT)),),
         mixes=mixes,
         factor=np.append(centred.factor[:own], training.y_scaling.scale),
         offset=np.append(np.zeros(own), training.y_scaling.center),
@@ -316,56 +326,56 @@ def contribution(model: Any) -> Question:
     )
 
 
-def _columns(frame):
+def _columns(frame: Frame) -> np.ndarray | None:
     """Which columns make up each of the user's, (c, width); None where they are the same."""
     sources = np.arange(len(frame.sources))[:, None]
     return (frame.groups == sources).astype(float) if frame.levels else None
 
 
-def _refuse_gp(model, verb):
+def _refuse_gp(model: ModelLike, verb: str) -> None:
     if model.training.Z is None:
         raise ValueError(
             f"{verb} are defined for GPX; a GP has no weights. Pass a bx.GPX instead of a bx.GP."
         )
 
 
-def _value(asked):
+def _value(asked: Asked) -> operators.Value:
     return operators.evaluate(asked.points, asked["Z"], sample=asked.sample)
 
 
-def _smooth_value(asked):
+def _smooth_value(asked: Asked) -> operators.Value:
     return operators.evaluate(asked.points, asked["Z"], sample=asked.sample, smooth=True)
 
 
-def _gradient(asked):
+def _gradient(asked: Asked) -> operators.Gradient:
     return operators.gradient(asked.points, asked["Z"])
 
 
-def _tied_gradient(asked):
+def _tied_gradient(asked: Asked) -> operators.Gradient:
     return operators.gradient(asked.points, asked.Z_along, tied=True)
 
 
-def _hessian(asked):
+def _hessian(asked: Asked) -> operators.Hessian:
     return operators.hessian(asked.points, asked["Z"])
 
 
-def _tied_hessian(asked):
+def _tied_hessian(asked: Asked) -> operators.Hessian:
     return operators.hessian(asked.points, asked.Z_along, tied=True)
 
 
-def _weight(asked):
+def _weight(asked: Asked) -> operators.Weight:
     return operators.weight(asked.points, sample=asked.sample)
 
 
-def _smooth_weight(asked):
+def _smooth_weight(asked: Asked) -> operators.Weight:
     return operators.weight(asked.points, sample=asked.sample, smooth=True)
 
 
-def _contribution(asked):
+def _contribution(asked: Asked) -> operators.Contribution:
     return operators.contribution(asked.points, asked["Z"], sample=asked.sample)
 
 
-def _varying(asked):
+def _varying(asked: Asked) -> operators.Varying:
     return operators.varying(asked.points)
 
 
@@ -375,10 +385,16 @@ class _Attribution:
     method: str
     steps: int | None
 
-    def __call__(self, asked):
+    def __call__(self, asked: Asked) -> operators.Operator:
         Z = asked.Z_along if self.tied else asked["Z"]
-        options = {"method": self.method, "steps": self.steps, "tied": self.tied}
-        return operators.integrated_gradient(asked.points, asked["baseline"], Z, **options)
+        return operators.integrated_gradient(
+            asked.points,
+            asked["baseline"],
+            Z,
+            method=self.method,
+            steps=self.steps,
+            tied=self.tied,
+        )
 
 
 @dataclass(frozen=True)
@@ -393,15 +409,21 @@ class ShapleyOperator:
         """The operator at points."""
         Z = asked.Z_along if self.tied else asked["Z"]
         among = None if self.orders is None else coalitions(self.players, self.orders)
-        options: dict[str, Any] = {"players": self.players, "among": among, "tied": self.tied}
-        return operators.shapley_value(asked.points, asked["baseline"], Z, **options)
+        return operators.shapley_value(
+            asked.points,
+            asked["baseline"],
+            Z,
+            players=self.players,
+            among=among,
+            tied=self.tied,
+        )
 
 
 @dataclass(frozen=True)
 class _Components:
     order: int
 
-    def __call__(self, asked):
+    def __call__(self, asked: Asked) -> operators.Components:
         return operators.components(asked.points, self.order)
 
 
@@ -409,23 +431,17 @@ class _Components:
 class _Difference:
     tied: bool
 
-    def __call__(self, asked):
+    def __call__(self, asked: Asked) -> operators.Difference:
         Z = asked.Z_along if self.tied else asked["Z"]
         return operators.difference(asked.points, asked["baseline"], Z, tied=self.tied)
 
 
 def responds(model: ModelLike, on: str) -> bool:
-    """Whether the mean response is explained, and is not f itself.
-
-    Raises ValueError if `on` is unknown.
-    """
+    """Whether the mean response is explained, and is not f itself."""
     one_of("on", on, ("response", "latent"))
     return on == "response" and model.specification.observation.mean_name is not None
 
 
 def is_nonlinear(model: ModelLike, question: Question, on: str) -> bool:
-    """Whether the mean response is asked for, and the answer is not linear in f.
-
-    Raises ValueError if `on` is unknown.
-    """
+    """Whether the mean response is asked for, and the answer is not linear in f."""
     return responds(model, on) and question.nonlinear

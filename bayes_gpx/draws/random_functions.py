@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
@@ -21,7 +21,7 @@ from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparam
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.scales import Latent, mean_response
-from bayes_gpx.draws.stores import refuse_foreign
+from bayes_gpx.draws.stores import refuse_foreign, refuse_summaries
 from bayes_gpx.draws.views import AtCoalitions, AtRows, ByChainRule, means
 from bayes_gpx.posteriors.pathwise import Evaluate, Update
 from bayes_gpx.posteriors.prior_functions import WAVES
@@ -31,6 +31,10 @@ from bayes_gpx.validation import count
 if TYPE_CHECKING:
     from bayes_gpx.draws.each_draw import Case
     from bayes_gpx.draws.points import Points
+    from bayes_gpx.draws.questions import Question
+    from bayes_gpx.draws.views import Asking
+    from bayes_gpx.posteriors.base import OneDraw
+    from bayes_gpx.posteriors.constraints import Constraints
 
 EXACT = "means exact over the normal approximation of f"
 """What attrs say of exact means."""
@@ -38,11 +42,10 @@ EXACT = "means exact over the normal approximation of f"
 
 @dataclass(frozen=True, eq=False)
 class Functions:
-    """Random functions of a posterior, `each` for every draw of the hyperparameters.
+    """Random functions of a posterior, `each` for every draw of the hyperparameters."""
 
-    `updates` are from `bayes_gpx.posteriors.pathwise.Update`, one for each function, and `jitters`
-    what they took; `entropy` is the seed of all functions.
-    """
+    # `updates` are from `bayes_gpx.posteriors.pathwise.Update`, one for each function, and
+    # `jitters` what they took; `entropy` is the seed of all functions.
 
     model: ModelLike
     hyper: HyperparameterDraws
@@ -57,9 +60,12 @@ class Functions:
         """Chains, and functions in each."""
         return len(self.hyper.chain), len(self.hyper.draw) * self.each
 
+    def of_draw(self, number: int) -> range:
+        """Positions of the functions of a hyperparameter draw."""
+        return range(number * self.each, (number + 1) * self.each)
+
     def cases(self, number: int) -> list[Case]:
         """What the functions of a hyperparameter draw are evaluated with."""
-        own = range(number * self.each, (number + 1) * self.each)
         return [
             (
                 k,
@@ -69,7 +75,7 @@ class Functions:
                     "update": self.updates[k],
                 },
             )
-            for k in own
+            for k in self.of_draw(number)
         ]
 
     def generator(self, number: int) -> np.random.Generator:
@@ -105,9 +111,8 @@ def draw_functions(
     entropy = cast(int, np.random.SeedSequence(seed).entropy)
     functions = Functions(model, hyper, each, waves, [], [], entropy)
 
-    def cases(number):
-        own = range(number * each, (number + 1) * each)
-        return [(k, {"rng": functions.generator(k)}) for k in own]
+    def cases(number: int) -> list[Case]:
+        return [(k, {"rng": functions.generator(k)}) for k in functions.of_draw(number)]
 
     try:
         for *_, (update,), jitter in each_draw(
@@ -140,14 +145,12 @@ def answer(
     exact: Sequence[np.ndarray] | None = None,
     ci_prob: float | None = None,
 ) -> xr.Dataset:
-    """Ask all functions about rows; options and result as in `evaluate`.
-
-    Moments are computed over functions, except for `exact` means: of the quantity (m, c), and of
-    its total (m,).
-    """
+    """Ask all functions about rows; options and result as in `evaluate`."""
+    # Moments are computed over functions, except for `exact` means: of the quantity (m, c), and of
+    # its total (m,).
     model, question = functions.model, view.question
 
-    def ask(parts, numbers):
+    def ask(parts: Sequence[AtRows], numbers: Collection[int] | None) -> Asking:
         for k, part in enumerate(parts):
             for own, rows, found in _evaluated(functions, part, progressbar, numbers):
                 yield own, k, rows, part.of_functions(rows, found)
@@ -192,8 +195,8 @@ class _AtConstraints:
 
     waves: int
 
-    def __call__(self, draw):
-        constraints = draw.given.constraints
+    def __call__(self, draw: OneDraw) -> list:
+        constraints = cast("Constraints", draw.given.constraints)
         operator = constraints.operator
         (values,) = Evaluate(self.waves, (lambda asked: operator,))(draw)
         return [constraints.log_probability(values)]
@@ -221,6 +224,7 @@ def by_functions(
 ) -> xr.Dataset:
     """Draw functions and ask them; they are joint over observations in any case."""
     refuse_averages(view.where)
+    refuse_summaries(options.get("path"), options.get("keep", "draws"))
     if options.get("path") is not None:
         refuse_foreign(options["path"])
     functions = draw_functions(
@@ -238,7 +242,7 @@ def by_functions(
     return answer(functions, view, progressbar=progressbar, exact=exact, **options)
 
 
-def with_means(dataset, question, exact):
+def with_means(dataset: xr.Dataset, question: Question, exact: Sequence[np.ndarray]) -> xr.Dataset:
     """Insert exact means; their completeness residual counts like the draws' residual."""
     names = [question.name, *([question.total[0]] if question.total else [])]
     labels = {"feature": list(question.labels)}
@@ -254,22 +258,22 @@ def with_means(dataset, question, exact):
     return dataset
 
 
-def _evaluated(functions, view, progressbar, only):
-    """Yield positions of functions, or `only` of some, rows, and their values at their points.
-
-    As many functions at a time as their values fill a block of memory.
-    """
+def _evaluated(
+    functions: Functions, view: AtRows, progressbar: bool, only: Collection[int] | None
+) -> Iterator[tuple[np.ndarray, slice, list[np.ndarray]]]:
+    """Yield positions of functions, or `only` of some, rows, and their values at their points."""
+    # As many functions at a time as their values fill a block of memory.
     where, together = view.spread().having(positions=None), view.together
     training = functions.model.training
     longest = max(training.n, functions.waves * (1 if training.Z is None else training.p))
     row = 8 * view.latent.width * where.paths * longest * together
 
-    def cases(number):
+    def cases(number: int) -> list[Case]:
         return [case for case in functions.cases(number) if only is None or case[0] in only]
 
     numbers, values, place = list[int](), list[list[np.ndarray]](), slice(0)
 
-    def together_so_far():
+    def together_so_far() -> tuple[np.ndarray, slice, list[np.ndarray]]:
         return np.array(numbers), place, [np.stack(part) for part in zip(*values, strict=True)]
 
     for _, _, rows, number, found, _ in each_draw(
@@ -280,6 +284,7 @@ def _evaluated(functions, view, progressbar, only):
         size_of=lambda _: together * rows_within(row),
         cases=cases,
         conditioned=False,
+        only=None if only is None else {number // functions.each for number in only},
         description="Following functions",
         progressbar=progressbar,
     ):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xarray as xr
@@ -22,9 +22,9 @@ from bayes_gpx.draws.intervals import (
 from bayes_gpx.draws.naming import coded, origin, under_one_name, values_by_source, values_of
 from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.normals import blocks, drawn, variances, with_deviations
-from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
     from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.points import Points
     from bayes_gpx.draws.protocols import ModelLike
@@ -34,15 +34,17 @@ if TYPE_CHECKING:
 DRAWN = " of draws"
 """What the name of the mean response gains where its moments are those of draws."""
 
+type Variables = dict[str, Any]
+"""Variables of a Dataset by name, each with its dims."""
+
 
 class Result:
-    """Moments, intervals and draws of a question, over draws of hyperparameters and blocks of rows.
+    """Moments, intervals and draws of a question, over hyperparameter draws and blocks of rows."""
 
-    Numbers of a row are columns: the components, then what goes beside them (their sum, y, the
-    smooth part, the mean response). `drawn` are the components that `add` is given: the requested
-    ones; all, if they sum to a total; or one of each pair of a symmetric matrix. `_kept` picks the
-    requested ones of them, and `_place` is where each component of the result is among these.
-    """
+    # Numbers of a row are columns: the components, then their sum or the smooth part, y, and the
+    # mean response. `drawn` are the components that `add` is given: the requested ones; all, if
+    # they sum to a total; or one of each pair of a symmetric matrix. `_kept` picks the requested
+    # ones of them, and `_place` is where each component of the result is among these.
 
     def __init__(
         self,
@@ -59,15 +61,15 @@ class Result:
         each = model.specification.classes is not None and not question.jointly
         self.classes = tuple(model.training.labels or ()) if each else ()
         self._across = covariance and where.by is not None
-        self._picked = picked = _picked(question, features, covariance and not self._across)
+        self._picked = picked = question.picked(features, covariance and not self._across)
         self.drawn = np.arange(len(question.factor)) if question.total else picked
         self._kept = picked if question.total else slice(None)
         self._place = np.arange(len(picked))
         if len(question.axes) == 2:
             self.drawn, self._place = _distinct(picked, len(question.labels))
         widths = {question.name: int(self._place.max()) + 1}
-        beside = (question.total or question.beside or ("",))[0]
-        widths |= {name: 1 for name in (question.noisy, beside) if name}
+        self._second = (question.total or question.beside or ("",))[0]
+        widths |= {name: 1 for name in (question.noisy, self._second) if name}
         if response is not None:
             widths |= dict.fromkeys((response.name, response.name + DRAWN), response.width)
         ends = np.cumsum([*widths.values()])
@@ -107,11 +109,9 @@ class Result:
         sampled: bool,
         store: Callable[..., Store] | None = None,
     ) -> None:
-        """Make arrays of so many draws in memory, or in a store on its way to a path.
-
-        `entropy` makes the draws' seeds. `done` counts finished hyperparameter draws, and rows of
-        the next: of a store that is resumed, with its sums.
-        """
+        """Make arrays of so many draws in memory, or in a store on its way to a path."""
+        # `entropy` makes the draws' seeds. `done` counts finished hyperparameter draws, and rows of
+        # the next: of a store that is resumed, with its sums.
         self._draws = draws
         shapes = self._shapes((chains, draws, self._mean.shape[1])) if sampled else {}
         if store is not None and shapes:
@@ -128,12 +128,12 @@ class Result:
         self._arrays = {name: np.empty(shape) for name, shape in shapes.items()}
         self.entropy, self.done = np.random.SeedSequence(seed).entropy, (0, 0)
 
-    def _shapes(self, lead):
+    def _shapes(self, lead: tuple[int, int, int]) -> dict[str, tuple[int, ...]]:
         """Shapes of the arrays of draws (chain, draw, m, ...), by name."""
         q, classes = self._question, (len(self.classes),) if self.classes else ()
         components = self._place.shape if q.axes else ()
         found = {self._drawn_as(q.name): (*lead, *components, *classes)}
-        for name in (q.noisy, (q.total or q.beside or ("",))[0]):
+        for name in (q.noisy, self._second):
             if name:
                 found[name] = (*lead, *classes)
         return found if self._response is None else found | self._response.shapes(lead)
@@ -144,10 +144,7 @@ class Result:
         return f"{name}s" if axes and name == axes[0].dim else name
 
     def keep_for_intervals(self, draws: int, prob: float) -> None:
-        """Keep the moments of so many hyperparameter draws, for intervals of that probability.
-
-        Of at most `MOST_DRAWS` draws, evenly chosen; of none if there is room for too few.
-        """
+        """Keep moments of at most `MOST_DRAWS` draws, evenly chosen; none if room is too short."""
         if self._question.jointly:
             return
         classes, m, columns = self._mean.shape
@@ -178,12 +175,10 @@ class Result:
         label: int = 0,
         jitter: float = 0.0,
     ) -> None:
-        """Add the normal of one draw, counted from 0.
-
-        `part` has its moments by `Question.in_units`; `noise` is the sd of y in these units;
-        `total` has mean and variance (k,) of the components' sum, on the model's scale; `beside`
-        the moments of the quantity without deviations, in user units.
-        """
+        """Add the normal of one draw, counted from 0, by moments `part` of `Question.in_units`."""
+        # `noise` is the sd of y in user units; `total` has mean and variance (k,) of the
+        # components' sum, on the model's scale; `beside` the moments of the quantity without
+        # deviations, in user units.
         self._jitter[:] = max(self._jitter[0], jitter)
         question, kept, (mean, second) = self._question, self._kept, part
         variance, cov = variances(second), blocks(second)
@@ -202,8 +197,7 @@ class Result:
             found[question.total[0]] = whole[:, None], spread[:, None]
             of_sum = 0.0 if cov is None else cov.sum(axis=(1, 2))
             missed = np.abs([mean.sum(axis=1) - whole, of_sum - spread])
-            held = self._residuals[:, label, rows]
-            self._residuals[:, label, rows] = np.maximum(held, missed)
+            self._keep_residuals(missed, rows, label)
         for name, (center, spread) in found.items():
             self._accumulate(name, rows, center[None], spread, cov=own, label=label)
             own = None  # covariances are those of the components, which come first
@@ -212,7 +206,14 @@ class Result:
             center, spread = self._response.moments(mean, second, rows, theta)
             self._accumulate(self._response.name, rows, center[None], spread)
 
-    def _keep_moments(self, found, rows, number, label):
+    def _keep_residuals(self, missed: np.ndarray, rows: Any, label: int) -> None:
+        """Keep the largest errors (1 or 2, k) of a sum: of its mean, and of its variance."""
+        own = slice(0, len(missed)), label, rows
+        self._residuals[own] = np.maximum(self._residuals[own], missed)
+
+    def _keep_moments(
+        self, found: Mapping[str, tuple[np.ndarray, np.ndarray]], rows: Any, number: int, label: int
+    ) -> None:
         """Write the moments that intervals are computed from."""
         place = self._moment_of.get(number)
         if place is None:
@@ -223,12 +224,19 @@ class Result:
             columns = slice(first + own.start, first + own.stop)
             self._moments[:, place, rows, columns] = np.stack(moments)
 
-    def _accumulate(self, name, rows, means, variance, *, cov=None, label=0):
-        """Add means (draws, k, columns) of some rows, and the sum of their variances.
-
-        By Chan's update: the squares around the new mean are those of the earlier draws around
-        theirs, those of these draws around theirs, and the squared distance of both means.
-        """
+    def _accumulate(
+        self,
+        name: str,
+        rows: Any,
+        means: np.ndarray,
+        variance: np.ndarray | float,
+        *,
+        cov: np.ndarray | float | None = None,
+        label: int = 0,
+    ) -> None:
+        """Add means (draws, k, columns) of some rows, and their summed variances: Chan's update."""
+        # The squares around the new mean are those of the earlier draws around theirs, those of
+        # these draws around theirs, and the squared distance of both means.
         own = label, rows, self._columns[name]
         before, added = self._count[own].copy(), len(means)
         center = means.mean(axis=0)
@@ -238,10 +246,12 @@ class Result:
         apart = means - center
         self._between[own] += (apart**2).sum(axis=0) + share * shift**2
         self._within[own] += variance
-        if cov is not None and self._across:
+        if self._cov is None or cov is None:
+            return
+        if self._across:
             moved = shift.ravel()
             self._cov[label] += cov + share.flat[0] * np.outer(moved, moved)
-        elif cov is not None:
+        else:
             between = np.einsum("fki,fkj->kij", apart, apart)
             between += (share * shift)[:, :, None] * shift[:, None]
             self._cov[label, rows] += cov + between
@@ -253,18 +263,16 @@ class Result:
         noise: float = 0.0,
         beside: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
     ) -> dict[str, np.ndarray]:
-        """Turn standard normals (1 to 3, draw, m, c) into draws, by name.
-
-        `beside` has the moments of the quantity without deviations, and the deviations' variances.
-        """
-        question = self._question
+        """Turn standard normals (1 to 3, draw, m, c) into draws, by name."""
+        # `beside` has the moments of the quantity without deviations, and the deviations'
+        # variances.
         if beside is None:
             return self._named(drawn(*part, normal[0]), noise * normal[1:2, ..., 0])
         smooth, values = with_deviations(part, beside, normal[0], normal[-1])
         found = self._named(values, noise * normal[1:2, ..., 0])
-        return {(question.beside or ("",))[0]: smooth[..., 0], **found}
+        return {self._second: smooth[..., 0], **found}
 
-    def _named(self, values, noise=()):
+    def _named(self, values: np.ndarray, noise: Any = ()) -> dict[str, np.ndarray]:
         """Draws by name, from those of the components (draw, k, c) and of noise (1, draw, k)."""
         question = self._question
         if not question.axes:
@@ -281,11 +289,9 @@ class Result:
     def add_draws(
         self, numbers: np.ndarray, rows: Any, values: np.ndarray, total: np.ndarray | None
     ) -> None:
-        """Add draws with these numbers themselves, and keep them if there are arrays.
-
-        `values` (draws, k, c), or (draws, k, C, c), and their `total` (draws, k) or (draws, k, C)
-        are on the model's scale.
-        """
+        """Add draws themselves, on the model's scale, and keep them if there are arrays."""
+        # `values` are (draws, k, c), or (draws, k, C, c), and their `total` (draws, k) or (draws,
+        # k, C).
         question, kept = self._question, self._kept
         offset = np.broadcast_to(question.offset, len(question.factor))[self.drawn]
         values = question.mixed(values, -1)[..., self.drawn] * question.factor[self.drawn] + offset
@@ -298,13 +304,12 @@ class Result:
                 whole = whole * question.factor[0] + np.sum(question.offset)
                 self._accumulate(question.total[0], rows, whole[..., None], 0.0, label=label)
                 missed = np.abs(own.sum(axis=-1) - whole).max(axis=0)
-                held = self._residuals[0, label, rows]
-                self._residuals[0, label, rows] = np.maximum(held, missed)
+                self._keep_residuals(missed[None], rows, label)
             if self._arrays:
                 for chain, own_draws, those in self._runs(numbers):
                     self.write((chain, own_draws, rows), self._named(own[those]), label)
 
-    def _runs(self, numbers):
+    def _runs(self, numbers: np.ndarray) -> Iterator[tuple[int, slice, np.ndarray]]:
         """Yield chain, slice of consecutive draws, and which of the numbers they are."""
         chains, draws = np.divmod(numbers, self._draws)
         ends = np.flatnonzero((np.diff(numbers) != 1) | (np.diff(chains) != 0)) + 1
@@ -346,11 +351,11 @@ class Result:
         sd = np.sqrt((self._within[own] + self._between[own]) / np.maximum(self._count[own], 1))
         return self._by_class(self._mean[own]), self._by_class(sd)
 
-    def _by_class(self, values):
+    def _by_class(self, values: np.ndarray) -> np.ndarray:
         """Values (C, m, ...) with the classes last, or of the only function."""
         return np.moveaxis(values, 0, -1) if self.classes else values[0]
 
-    def _ends(self, name):
+    def _ends(self, name: str) -> np.ndarray:
         """Bounds of equal-tailed intervals, (m, k[, C], 2)."""
         classes, m, columns = self._mean.shape
         own = self._columns[name]
@@ -405,19 +410,21 @@ class Result:
         attrs = {"ci_prob": self._prob} if "ci_bound" in coords else {}
         return xr.Dataset(variables, coords, q.attrs | attrs)
 
-    def _covariance(self, dims, coords):
+    def _covariance(self, dims: tuple[str, ...], coords: dict[str, Any]) -> tuple:
         """Covariances within rows, or across all groups of rows; the second dims end in `_bis`."""
         classes = ("class",) if self.classes else ()
         own = tuple(dim for dim in dims if dim != "class" or not classes)
         again = own if self._across else own[1:]
         coords |= {f"{dim}_bis": coords[dim] for dim in again}
-        found = self._cov / self._count[0, 0, 0]
+        found = cast(np.ndarray, self._cov) / self._count[0, 0, 0]
         if self._across:
             sizes = [len(coords[dim]) for dim in own]
             found = found.reshape((len(found), *sizes, *sizes))
         return (*own, *(f"{dim}_bis" for dim in again), *classes), self._by_class(found)
 
-    def _responses(self, response, variables, held):
+    def _responses(
+        self, response: NewResponses, variables: Variables, held: Mapping[str, Any]
+    ) -> Variables:
         """Draws, moments and interval of new responses and their means, beside those of f."""
         name, (dims, f) = response.name, variables["f_mean"]
         own = {"y": dims[:1], name: dims} if response.of_mean else {"y": dims}
@@ -445,22 +452,24 @@ class Result:
         dataset.attrs.update({**known, "units": self._question.units, **attrs})
         return dataset if self._store is None else self._store.finished(dataset)
 
-    def _beside(self, coords):
+    def _beside(self, coords: dict[str, Any]) -> Variables:
         """What a result says of its rows: values, units of dates, centers, offset and baseline."""
-        q, training, where, variables = self._question, self._model.training, self._where, {}
+        q, training, where = self._question, self._model.training, self._where
+        variables: Variables = {}
         values = where.Z_values if q.table == "Z" else where.X_values
-        frame = training.Z if q.table == "Z" else training.X
+        frame = cast("Frame", training.Z) if q.table == "Z" else training.X
         featured = bool(q.axes) and q.axes[0].dim == "feature"
         labels = coords["feature"] if featured else list(training.X.columns)
         if q.table is None:
             return variables
         coords["feature"] = labels
-        if frame.levels and q.labels == frame.sources:
-            said = values_by_source(frame, values, labels)
-            coords["level"] = said.pop("level")
-            variables |= said
-        elif values is not None and set(labels) <= {*frame.columns, INTERCEPT}:
-            variables["value"] = (("obs", "feature"), values_of(frame, values, labels))
+        if values is not None:
+            if frame.levels and q.labels == frame.sources:
+                said = values_by_source(frame, values, labels)
+                coords["level"] = said.pop("level")
+                variables |= said
+            elif set(labels) <= {*frame.columns, INTERCEPT}:
+                variables["value"] = (("obs", "feature"), values_of(frame, values, labels))
         if frame.origins:
             units = {column: unit_of(origin) for column, origin in frame.origins.items()}
             coords["unit"] = ("feature", [units.get(label, "") for label in labels])
@@ -473,32 +482,14 @@ class Result:
         return variables
 
 
-def _shares(components, f):
+def _shares(components: np.ndarray, f: np.ndarray) -> np.ndarray:
     """Shares of each component's mean (m, k[, C]) in the variance over rows of the mean of f."""
     own, away = components - components.mean(axis=0), f - f.mean(axis=0)
     with np.errstate(invalid="ignore"):  # of a single row, nothing varies
         return np.einsum("m...,mk...->k...", away, own) / (away**2).sum(axis=0)
 
 
-def _picked(question, features, covariance):
-    """Positions of the requested components."""
-    if not question.axes or question.jointly:
-        if features is not None or covariance:
-            raise ValueError(
-                f"{question.name} has no features; leave `features` and `covariance` out. For the "
-                "covariance between observations draw them with joint=True."
-            )
-        return np.arange(len(question.factor))
-    if features is None:
-        return np.arange(len(question.labels))
-    if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
-        raise ValueError(f"features is {features!r}. Pass a list of different names.")
-    for feature in features:
-        one_of("features", feature, question.labels)
-    return np.array([question.labels.index(f) for f in features])
-
-
-def _distinct(picked, d):
+def _distinct(picked: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
     """Row-major places of the distinct pairs of picked features, and which pair is which (k, k)."""
     rows, columns = np.triu_indices(len(picked))
     which = np.empty((len(picked), len(picked)), int)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -17,7 +17,8 @@ from bayes_gpx.numerics.threads import ThreadedFunction
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
-    from bayes_gpx.likelihoods.base import Likelihood
+    from bayes_gpx.aliases import Tensor
+    from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikelihood
 
 ROUND_OFF = 16 * np.finfo(float).eps
 """Largest variance that counts as 0, relative to the largest variance."""
@@ -25,11 +26,9 @@ ROUND_OFF = 16 * np.finfo(float).eps
 
 @dataclass(frozen=True, eq=False)
 class Latent:
-    """f itself; and what every scale S(f) has.
+    """f itself; and what every scale S(f) has. `center` is added to the model's f before S."""
 
-    `smooth` is whether a GPX's own deviations of new samples are left out; `center` is added to the
-    model's f before S.
-    """
+    # `smooth` is whether a GPX's own deviations of new samples are left out.
 
     model: Any
     smooth: ClassVar = True
@@ -67,10 +66,9 @@ class Latent:
 
 @dataclass(frozen=True, eq=False)
 class Response(Latent):
-    """The mean response S(f): a probability, or a rate.
+    """The mean response S(f): a probability, or a rate."""
 
-    With `taylor` its expectations are by expansion around the mean of f, to second order.
-    """
+    # With `taylor` its expectations are by expansion around the mean of f, to second order.
 
     taylor: bool = False
 
@@ -88,7 +86,7 @@ class Response(Latent):
         return 0.0 if self.several else self.model.training.y_scaling.center
 
     @property
-    def _observation(self):
+    def _observation(self) -> ScalarLikelihood | VectorLikelihood:
         return self.model.specification.observation
 
     def values(self, f: np.ndarray) -> np.ndarray:
@@ -113,19 +111,13 @@ class Response(Latent):
         return [part.reshape(mean.shape) for part in found]
 
     @property
-    def _expectations(self):
+    def _expectations(self) -> list[ThreadedFunction]:
         return _response(self._observation, self.taylor)
 
 
 @dataclass(frozen=True, eq=False)
 class LogVariance(Latent):
-    """The log of the variance of f, or of a new y: it has no slope in the mean of f.
-
-    Attributes
-    ----------
-    of_y : bool
-        Whether observation noise is part of the variance.
-    """
+    """The log of the variance of f, or `of_y` with its noise: it has no slope in the mean of f."""
 
     of_y: bool = field(default=False, kw_only=True)
     smooth: ClassVar = False  # the deviations of a new sample are part of its variance
@@ -144,12 +136,10 @@ class LogVariance(Latent):
         return degree
 
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """The logs of the variances.
-
-        Raises ValueError if a variance is 0 up to round-off, since its logarithm is infinite. The
-        message names the training row with the median distance from the center: f of a linear
-        kernel, or of a GPX with Z = X, is known for certain at the center alone.
-        """
+        """The logs of the variances."""
+        # A variance that is 0 up to round-off has no logarithm. The message names the training row
+        # with the median distance from the center: f of a linear kernel, or of a GPX with Z = X, is
+        # known for certain at the center alone.
         if (variance > ROUND_OFF * variance.max()).all():
             return np.log(variance)
         training = self.model.training
@@ -169,10 +159,7 @@ class LogVariance(Latent):
 
 
 def is_of_y(model: ModelLike, on: str) -> bool:
-    """Whether a log variance is of y, rather than of f.
-
-    Raises ValueError for several classes, and for y with a non-Gaussian likelihood.
-    """
+    """Whether a log variance is of y, rather than of f."""
     one_of("on", on, ("response", "latent"))
     specification = model.specification
     if specification.classes is not None:
@@ -202,15 +189,22 @@ def mean_response(
     return _mean_response(observation)(f.reshape(-1, *classes), wide).reshape(f.shape)
 
 
+def symbols_of_normal(observation: Likelihood) -> tuple[Tensor, Tensor]:
+    """Mean and variance (k,) of normal f; for several classes mean (k, C) and root (k, C, C)."""
+    if observation.class_shape:
+        return pt.dmatrix("mean"), pt.dtensor3("root")
+    return pt.dvector("mean"), pt.dvector("variance")
+
+
 @lru_cache(maxsize=8)
-def _mean_response(observation):
+def _mean_response(observation: Likelihood) -> ThreadedFunction:
     f = pt.dmatrix("f") if observation.class_shape else pt.dvector("f")
     exposure = pt.dvector("exposure")
     return ThreadedFunction([f, exposure], observation.response(f, exposure).value)
 
 
 @lru_cache(maxsize=8)
-def _compiled_response(observation):
+def _compiled_response(observation: Likelihood) -> ThreadedFunction:
     """Function from f (m, k) to the mean response and its slope."""
     f = pt.dmatrix("f")
     mean, slope, _ = observation.response(f)
@@ -218,7 +212,9 @@ def _compiled_response(observation):
 
 
 @lru_cache(maxsize=8)
-def _response(observation, taylor):
+def _response(
+    observation: ScalarLikelihood | VectorLikelihood, taylor: bool
+) -> list[ThreadedFunction]:
     """Functions from mean and variance (k,) of f to [E S], and to [E S', E S'']."""
     m, V = pt.dvectors("m", "V")
     if not taylor:
@@ -227,5 +223,5 @@ def _response(observation, taylor):
         # E S = S + V / 2 S'', E S' = S' + V / 2 S''', E S'' = S''.
         S, first, second = observation.response(m)
         value, slopes = S + 0.5 * V * second, [first, second]
-        slopes[0] = first + 0.5 * V * pt.grad(second.sum(), m)
+        slopes[0] = first + 0.5 * V * pt.grad(cast("Tensor", second).sum(), m)
     return [ThreadedFunction([m, V], outputs, trust_input=True) for outputs in ([value], slopes)]

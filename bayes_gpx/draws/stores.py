@@ -1,22 +1,23 @@
-"""A zarr store of draws that appears whole and can be resumed.
+"""A zarr store of draws that appears whole and can be resumed."""
 
-A store grows in the folder `name.unfinished`, with its request, the sums over draws so far, and the
-moments of single draws for intervals. Missing values are NaN: incomplete chunks stay in memory
-until the sums are written. The finished store is renamed to its place, and only then is an earlier
-one removed.
-"""
+# A store grows in the folder `name.unfinished`, with its request, the sums over draws so far, and
+# the moments of single draws for intervals. Missing values are NaN: incomplete chunks stay in
+# memory until the sums are written. The finished store is renamed to its place, and only then is an
+# earlier one removed.
+
+from __future__ import annotations
 
 import json
 import secrets
 import shutil
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
 from os import PathLike
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import xarray as xr
@@ -43,11 +44,9 @@ HELD = 2**23
 
 
 class Claim:
-    """A call's claim on the folder of an unfinished store; the last claim wins.
+    """A call's claim on the folder of an unfinished store, later at `path`; the last claim wins."""
 
-    Each write is within `held`, so the earlier of two calls ends without damage. The finished store
-    will be at `path`.
-    """
+    # Each write is within `held`, so the earlier of two calls ends without damage.
 
     def __init__(self, folder: Path, path: Path) -> None:
         self._folder, self._path, self._own = folder, path, secrets.token_hex(8)
@@ -73,7 +72,7 @@ class Claim:
         return away
 
     @contextmanager
-    def _lost_if_taken(self):
+    def _lost_if_taken(self) -> Iterator[None]:
         """Refuse an error of a missing file if another call has taken the folder meanwhile."""
         try:
             yield
@@ -82,14 +81,14 @@ class Claim:
                 raise
             raise self._lost from gone
 
-    def _is_own(self):
+    def _is_own(self) -> bool:
         try:
             return (self._folder / CLAIMED).read_text() == self._own
         except FileNotFoundError:
             return False
 
     @property
-    def _lost(self):
+    def _lost(self) -> ValueError:
         return ValueError(
             f"path: another call has written to {self._path} since this one began. Use the result "
             "of that call, or pass another path."
@@ -99,38 +98,39 @@ class Claim:
 class _Claimed:
     """An array of a claimed folder."""
 
-    def __init__(self, array, claim):
+    def __init__(self, array: Any, claim: Claim) -> None:
         self._array, self._claim = array, claim
 
-    def __getitem__(self, place):
+    def __getitem__(self, place: Any) -> np.ndarray:
         with self._claim.held():
             return self._array[place]
 
-    def __setitem__(self, place, values):
+    def __setitem__(self, place: Any, values: np.ndarray) -> None:
         with self._claim.held():
             self._array[place] = values
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._array, name)
 
 
 class Store:
-    """Arrays of a zarr store on its way to a path.
+    """Arrays (chain, draw, obs[, along[, along_bis]]) of a zarr store on its way to a path."""
 
-    `arrays` by name are (chain, draw, obs[, feature[, feature_bis]]); `entropy` makes the draws'
-    seeds; `done` counts finished hyperparameter draws, and rows of the next. `path` is new, or an
-    earlier store's. `asked` is a digest of everything that determines the numbers: an unfinished
-    store with this digest is resumed, and its sums are copied to `sums`. None starts again. `along`
-    is the dim after `obs`.
+    # `entropy` makes the draws' seeds; `done` counts finished hyperparameter draws, and rows of the
+    # next. `asked` is a digest of everything that determines the numbers: an unfinished store with
+    # this digest is resumed, and its sums are copied to `sums`. None starts again. Anything at the
+    # path that the package did not write is refused.
 
-    Raises
-    ------
-    ValueError
-        If there is something at the path that the package did not write, or an unfinished store of
-        another request.
-    """
-
-    def __init__(self, path, shapes, seed, asked=None, sums=(), along="feature", together=1):
+    def __init__(
+        self,
+        path: str | PathLike,
+        shapes: Mapping[str, tuple[int, ...]],
+        seed: int | None,
+        asked: str | None = None,
+        sums: Sequence[np.ndarray] = (),
+        along: str = "feature",
+        together: int = 1,
+    ) -> None:
 
         self._path = Path(path).resolve()
         refuse_foreign(self._path)
@@ -148,7 +148,7 @@ class Store:
         with self._claim.held():
             self._open(shapes, sums if record else ())
 
-    def _open(self, shapes, sums):
+    def _open(self, shapes: Mapping[str, tuple[int, ...]], sums: Sequence[np.ndarray]) -> None:
         import zarr
 
         self._resume(sums)
@@ -156,7 +156,7 @@ class Store:
         own = {name: _Claimed(group[name], self._claim) for name in shapes}
         self.arrays = {name: ChunkedArray(array, room) for name, array in own.items()}
 
-    def beside(self, name, shape):
+    def beside(self, name: str, shape: tuple[int, ...]) -> _Claimed:
         """Make an array in a folder that goes with the unfinished store; a resumed one has it."""
         import zarr
 
@@ -174,7 +174,7 @@ class Store:
             )
         return _Claimed(array, self._claim)
 
-    def keep(self, done, sums):
+    def keep(self, done: tuple[int, int], sums: Sequence[np.ndarray]) -> None:
         """Keep all that is done, and the sums over it, if the last time is long enough ago."""
         if time.monotonic() - self._kept < PAUSE:
             return
@@ -183,7 +183,7 @@ class Store:
             np.savez(file, *sums, done=done)
         self._kept = time.monotonic()
 
-    def finished(self, dataset):
+    def finished(self, dataset: xr.Dataset) -> xr.Dataset:
         """Write the rest, move the store to its place, and return its content."""
         self._write()
         names = [*self.arrays, *dataset.variables]
@@ -192,11 +192,11 @@ class Store:
         put_in_place(self._claim, self._path)
         return xr.open_zarr(self._path, chunks=None, consolidated=False)
 
-    def _write(self):
+    def _write(self) -> None:
         for array in self.arrays.values():
             array.write()
 
-    def _resumable(self, asked):
+    def _resumable(self, asked: str | None) -> dict[str, Any] | None:
         """What an unfinished store of the same says of itself; None where there is none."""
         if not self._folder.exists():
             return None
@@ -216,7 +216,13 @@ class Store:
             )
         return record
 
-    def _begin(self, shapes, asked, dims, together):
+    def _begin(
+        self,
+        shapes: Mapping[str, tuple[int, ...]],
+        asked: str | None,
+        dims: tuple[str, ...],
+        together: int,
+    ) -> None:
         import zarr
 
         made = made_beside(self._folder)
@@ -241,19 +247,17 @@ class Store:
         (made / "asked.json").write_text(json.dumps({"asked": asked, "entropy": self.entropy}))
         appear(made, self._folder, self._path)
 
-    def _resume(self, sums):
+    def _resume(self, sums: Sequence[np.ndarray]) -> None:
         if self._sums.is_file():
             with np.load(self._sums) as kept:
-                self.done = tuple(map(int, kept["done"]))
+                draws, rows = map(int, kept["done"])
+                self.done = draws, rows
                 for k, own in enumerate(sums):
                     own[...] = kept[f"arr_{k}"]
 
 
 def appear(made: Path, folder: Path, path: Path) -> None:
-    """Rename a complete folder, and remove an earlier one in its place.
-
-    Raises ValueError if another call was faster.
-    """
+    """Rename a complete folder, and remove an earlier one; refused if another call was faster."""
     try:
         if folder.exists():
             folder.rename(made / "before")
@@ -277,18 +281,18 @@ def put_in_place(claim: Claim, path: Path) -> None:
 
 
 class ChunkedArray:
-    """An array of a store with chunks that are written when memory is full.
+    """An array of a store with chunks that are written when memory is full."""
 
-    If draws come one by one, and a chunk has several, each draw would read and compress its chunk
-    again. Chunks are written in the order in which they were begun. At most `room` numbers are in
-    memory, and one more chunk.
-    """
+    # If draws come one by one, and a chunk has several, each draw would read and compress its chunk
+    # again. Chunks are written in the order in which they were begun. At most `room` numbers are in
+    # memory, and one more chunk.
 
-    def __init__(self, array, room):
-        self._array, self._held = array, {}
+    def __init__(self, array: Any, room: int) -> None:
+        self._array = array
+        self._held: dict[tuple, np.ndarray] = {}
         self._most = room // int(np.prod(array.chunks)) + 1
 
-    def __setitem__(self, place, values):
+    def __setitem__(self, place: tuple, values: np.ndarray) -> None:
         """Set values at a chain, a draw or a slice of them, and a slice or an array of rows."""
         chain, draws, rows = place
         if not isinstance(draws, slice):
@@ -303,16 +307,16 @@ class ChunkedArray:
                 self._held[chunk] = self._array[chunk]
             self._held[chunk][np.ix_(*own)] = values[np.ix_(*given)]
 
-    def write(self):
+    def write(self) -> None:
         """Write all that is held."""
         for chunk in [*self._held]:
             self._write_one(chunk)
 
-    def _write_one(self, chunk):
+    def _write_one(self, chunk: tuple) -> None:
         self._array[chunk] = self._held.pop(chunk)
 
 
-def _at_chunks(span, length, size):
+def _at_chunks(span: Any, length: int, size: int) -> Iterator[tuple[slice, np.ndarray, np.ndarray]]:
     """Yield slices of the chunks that a span of an axis touches, where in them, and of the span."""
     places = np.arange(length)[span]
     for chunk in np.unique(places // size):
@@ -343,10 +347,7 @@ def with_more(path: str | PathLike, variables: xr.Dataset) -> xr.Dataset:
 
 
 def made_beside(folder: Path) -> Path:
-    """Make a folder next to another one, to be renamed to it once it is complete.
-
-    Raises ValueError if it cannot be made there.
-    """
+    """Make a folder next to another one, to be renamed to it once it is complete."""
     made = folder.with_name(f".{secrets.token_hex(8)}.unfinished")
     try:
         made.mkdir(parents=True)
@@ -358,7 +359,7 @@ def made_beside(folder: Path) -> Path:
     return made
 
 
-def refuse_foreign(path):
+def refuse_foreign(path: str | PathLike) -> None:
     """Raise unless a path is free, an empty folder, or a store that the package wrote alone."""
     path = Path(path)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
@@ -374,4 +375,13 @@ def refuse_foreign(path):
         raise ValueError(
             f"path: {path} {what} that this package wrote, and is left as it is. Pass a new path, "
             "or remove it yourself."
+        )
+
+
+def refuse_summaries(path: str | PathLike | None, keep: str) -> None:
+    """Raise for a path of summaries, to which nothing would be written."""
+    if path is not None and keep == "summary":
+        raise ValueError(
+            "path was given with keep='summary', but summaries of rows in memory are small. Leave "
+            "path out, and write the returned Dataset by .to_zarr(path)."
         )

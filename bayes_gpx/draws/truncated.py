@@ -40,14 +40,11 @@ def with_truncated(
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
-    """Add a draw of the noisy values of bounded constraints to each draw of a fit.
-
-    Given hyperparameters and these values the process is normal again, and the mixture over draws
-    is the truncated posterior. Hyperparameters are unchanged; they are weighed by the probability
-    of the bounds from expectation propagation. A single draw is repeated `draws` times. The group
-    `posterior` gains `constrained` (chain, draw, statement), in user units, for the bounded
-    statements of the group `constraints`. For a Gaussian likelihood.
-    """
+    """Add a draw of the noisy values of bounded constraints to each draw of a fit."""
+    # Given hyperparameters and these values the process is normal again, and the mixture over draws
+    # is the truncated posterior, for a Gaussian likelihood. Hyperparameters are unchanged; they are
+    # weighed by the probability of the bounds from expectation propagation. A single draw is
+    # repeated `draws` times.
     found = _repeated(idata, draws)
     (means, covs), hyper, _ = at_training_rows(model, idata, _untruncated, progressbar=progressbar)
     each = draws if hyper.alone else 1
@@ -73,7 +70,7 @@ def with_truncated(
     return found
 
 
-def _repeated(idata, draws):
+def _repeated(idata: xr.DataTree, draws: int) -> xr.DataTree:
     """The fit, or so many copies of its single draw."""
     tree = idata.copy()
     if idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] > 1:

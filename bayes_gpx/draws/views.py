@@ -1,13 +1,12 @@
-"""How rows are looked at on a scale: as they are, along the path to them, or at coalitions.
+"""How rows are looked at on a scale: as they are, along the path to them, or at coalitions."""
 
-Answers that are not linear in f are computed on random functions, and their means exactly: by the
-chain rule at a row or at nodes along a path, or from values at coalitions. For each function, the
-components add up to the difference of both ends.
-"""
+# Answers that are not linear in f are computed on random functions, and their means exactly: by the
+# chain rule at a row or at nodes along a path, or from values at coalitions. For each function, the
+# components add up to the difference of both ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -43,18 +42,13 @@ type Answers = Iterator[tuple[np.ndarray, np.ndarray, list[np.ndarray]]]
 """Numbers of functions or draws (F,), positions of rows (k,), and answers: components (F, k, c), or
 (F, k, C, c) of several classes, and perhaps their sum (F, k), or (F, k, C)."""
 
+type Asking = Iterator[tuple[np.ndarray, int, slice, list[np.ndarray]]]
+"""As `Answers`, with the position of the view that was asked, and a slice of its rows."""
+
 
 @dataclass(frozen=True, eq=False)
 class AtRows:
-    """A linear question at rows, which functions are asked as it is; and what every view has.
-
-    Attributes
-    ----------
-    latent : Question
-        About f.
-    where : Points
-    scale : Latent, Response or LogVariance
-    """
+    """A linear question at rows, which functions are asked as it is; and what every view has."""
 
     latent: Question
     where: Points
@@ -91,15 +85,13 @@ class AtRows:
         return [np.moveaxis(first.reshape((F, -1, c, first.shape[-1])), 2, 3), *total]
 
     def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
-        """Yield numbers, rows and answers of `count` functions or draws.
-
-        `ask` maps a list of views and numbers (None for all) to numbers, position in the list, a
-        slice of rows, and the answers.
-        """
+        """Yield numbers, rows and answers of `count` functions or draws."""
+        # `ask` maps a list of views and numbers (None for all) to numbers, position in the list, a
+        # slice of rows, and the answers.
         rows = np.arange(len(self.where.X))
         return ((numbers, rows[own], found) for numbers, _, own, found in ask([self], None))
 
-    def _at(self, X):
+    def _at(self, X: np.ndarray) -> Points:
         """Points where each row is at several X, (m, ..., d)."""
         together, training = self.together, self.scale.model.training
         X = X.reshape((-1, X.shape[-1]))
@@ -112,10 +104,7 @@ class AtRows:
 
 @dataclass(frozen=True, eq=False)
 class ByChainRule(AtRows):
-    """Derivatives at rows, or attributions along paths: slopes of S times slopes of f.
-
-    `degree` is for the polynomials along paths.
-    """
+    """Derivatives at rows, or attributions along paths: slopes of S times slopes of f."""
 
     degree: int = LEVELS[0]
     order: ClassVar = 1
@@ -141,11 +130,10 @@ class ByChainRule(AtRows):
         return self._at(start + t * (self.where.X[:, None] - start))
 
     def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
-        """As in `AtRows`, each answer with the degree that it needs.
-
-        Some of the functions choose a degree for each row. Then all are evaluated. If attributions
-        still miss their sum, the row of this function is evaluated again with the next degree.
-        """
+        """As in `AtRows`, each answer with the degree that it needs."""
+        # Some of the functions choose a degree for each row. Then all are evaluated. If
+        # attributions still miss their sum, the row of this function is evaluated again with the
+        # next degree.
         if not self.latent.total:
             yield from super().answers(ask, count)
             return
@@ -177,11 +165,13 @@ class ByChainRule(AtRows):
                     if use.any():
                         yield own_numbers[[f]], rows[use], [part[[f]][:, use] for part in found]
 
-    def _of(self, rows, degree):
+    def _of(self, rows: np.ndarray, degree: int) -> ByChainRule:
         """The same of some rows, by polynomials of another degree."""
         return replace(self, where=self.where.take(rows), degree=degree)
 
-    def _parts(self, ask, few):
+    def _parts(
+        self, ask: Callable[..., Asking], few: np.ndarray
+    ) -> tuple[list[tuple[np.ndarray, int]], float]:
         """Rows with the degree that a few functions or draws need, and the largest difference."""
         left, parts, largest = np.arange(len(self.where.X)), [], 0.0
         for degree in LEVELS:
@@ -195,14 +185,13 @@ class ByChainRule(AtRows):
                 parts.append((left[done], degree))
             left = left[~done]
             if not len(left):
-                return parts, largest
+                break
+        return parts, largest
 
     def of_functions(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
-        """Slopes of S times slopes of f, at the row or along the path; and the difference.
-
-        From values and gradients of f at t points for each of k rows, (F, k t) and (F, k t d). Of
-        classes, each probability varies with every f.
-        """
+        """Slopes of S times slopes of f, at the row or along the path; and the difference."""
+        # From values and gradients of f at t points for each of k rows, (F, k t) and (F, k t d).
+        # For several classes, each probability varies with every f.
         scale, t = cast(Any, self.scale), self.together
         F = len(values[0])
         if scale.several:
@@ -231,19 +220,12 @@ class ByChainRule(AtRows):
         return [way * shares, self._between(ends, rows)]
 
     def expected(self, mean: Jet, variance: Jet) -> list[np.ndarray]:
-        """Means of the results of `of_functions` for normal f, by Stein's identity.
-
-            E[dS(f)/dx_d] = m_d E S'(f) + V_d / 2 E S''(f)
-
-        Jets are at the points of `spread`, on the model's scale. For several classes by
-        quasi-random points.
-
-        References
-        ----------
-        Seitz, "Gradient-based explanations for Gaussian process regression and classification
-        models" (2022), equation 34, with Cov(f_d, f) for its second kernel; its equation 35, the
-        Taylor expansion, with sigma' m_d + V / 2 sigma''' m_d + Cov(f_d, f) sigma'' on its right.
-        """
+        """Means of `of_functions` for normal f: E[dS(f)/dx_d] = m_d E S'(f) + V_d / 2 E S''(f)."""
+        # By Stein's identity, from jets at the points of `spread`, on the model's scale; for
+        # several classes by quasi-random points. Seitz, "Gradient-based explanations for Gaussian
+        # process regression and classification models" (2022), equation 34, with Cov(f_d, f) for
+        # its second kernel; its equation 35, the Taylor expansion, with sigma' m_d + V / 2 sigma'''
+        # m_d + Cov(f_d, f) sigma'' on its right.
         scale, t = cast(Any, self.scale), self.together
         every = slice(None)
         across, w = _fine(self.degree, scale.panels(self.degree))
@@ -270,14 +252,14 @@ class ByChainRule(AtRows):
         shares += np.einsum("mk,mkd->md", (w * bend) @ across, half_V_d)
         return [self._way * shares, self._between(ends[None], every)[0]]
 
-    def _between(self, ends, rows):
+    def _between(self, ends: np.ndarray, rows: slice) -> np.ndarray:
         """Difference of both ends (F, m, 2[, C]) of paths; exactly 0 for paths of no length."""
         moved = self._way[rows].any(axis=1)
         apart = ends[:, :, 1] - ends[:, :, 0]
         return np.where(moved.reshape((-1, *[1] * (apart.ndim - 2))), apart, 0.0)
 
     @property
-    def _way(self):
+    def _way(self) -> np.ndarray:
         return self.where.X - self.where.baseline
 
 
@@ -326,19 +308,19 @@ class AtCoalitions(AtRows):
             self.scale.expected(mean.value + self.scale.center, variance.value)
         )
 
-    def _by_coalition(self, values):
+    def _by_coalition(self, values: np.ndarray) -> np.ndarray:
         """Values (m, [C,] s) of coalitions, averaged over baselines, from all points."""
         by_row = values.reshape((-1, self.where.paths, self.latent.points, *values.shape[1:]))
         return np.moveaxis(by_row.mean(axis=1), 1, -1)
 
-    def _shared(self, of_coalitions):
+    def _shared(self, of_coalitions: np.ndarray) -> list[np.ndarray]:
         masks = self.among.masks
         none, whole = (np.flatnonzero(end)[0] for end in (~masks.any(axis=1), masks.all(axis=1)))
         shares = of_coalitions @ self.among.shares.T
         return [shares, of_coalitions[..., whole] - of_coalitions[..., none]]
 
 
-def _missed(shares, difference):
+def _missed(shares: np.ndarray, difference: np.ndarray) -> np.ndarray:
     """How far the shares of each row are from adding up, (F, k), for the worst class."""
     apart = np.abs(shares.sum(axis=-1) - difference)
     return apart.reshape((*apart.shape[:2], -1)).max(axis=2)
@@ -360,15 +342,22 @@ def expectations(
 ) -> Answers:
     """Yield number of a draw (1,), rows, and what is `read` of normal f there: the means."""
 
-    def ask(parts, numbers):
+    def ask(parts: Sequence[ByChainRule | AtCoalitions], numbers: Collection[int] | None) -> Asking:
         spread = [part.spread() for part in parts]
         inputs = {n: np.concatenate([s.inputs[n] for s in spread]) for n in spread[0].inputs}
         where = replace(spread[0], inputs=inputs, common={})
         ends = np.cumsum([0, *(len(s.X) for s in spread)])
         chosen = [*range(len(hyper))] if numbers is None else sorted(numbers)
         shown = progressbar and numbers is None
-        options = {"smooth": view.scale.smooth, "only": chosen, "progressbar": shown}
-        found = jets(model, hyper, where, view.order, **options)
+        found = jets(
+            model,
+            hyper,
+            where,
+            view.order,
+            smooth=view.scale.smooth,
+            only=chosen,
+            progressbar=shown,
+        )
         for number, (_, theta, mean, variance, _) in zip(chosen, found, strict=True):
             variance = variance.shifted(view.scale.noise(theta))
             for k, part in enumerate(parts):
@@ -387,10 +376,9 @@ def means(
     num_draws: int | None = None,
     progressbar: bool = True,
 ) -> list[np.ndarray]:
-    """Means over draws of an answer, for f normal given each draw, in user units.
-
-    Components (m, c) and their sum (m,) if there is one; for several classes (m, C, c) and (m, C).
-    """
+    """Means over draws of an answer, for f normal given each draw, in user units."""
+    # Components (m, c) and their sum (m,) if there is one; for several classes (m, C, c) and (m,
+    # C).
     hyper, question = hyperparameter_draws(model, idata, num_draws), view.question
     shape = (len(view.where.X), *model.specification.observation.class_shape)
     totals = [np.zeros((*shape, len(question.factor))), np.zeros(shape)]
@@ -415,7 +403,7 @@ def monte_carlo_errors(
     shape = (len(view.where.X), *model.specification.observation.class_shape)
     total = np.zeros((*shape, view.latent.points))
 
-    def read(part, mean, variance):
+    def read(part: AtCoalitions, mean: Jet, variance: Jet) -> list[np.ndarray]:
         return [part.expected_values(mean, variance)]
 
     for _, rows, (values,) in expectations(model, hyper, view, progressbar, read):

@@ -5,15 +5,17 @@ from __future__ import annotations
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from inspect import getdoc, signature
 from itertools import chain
-from typing import Any, NamedTuple
+from os import PathLike
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.aliases import Draws
+from bayes_gpx.aliases import Column, Draws, Table
 from bayes_gpx.draws.averages import by_rows
 from bayes_gpx.draws.each_draw import by_executor
 from bayes_gpx.draws.evaluate import evaluate
@@ -24,6 +26,11 @@ from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, one_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
+    from bayes_gpx.data.training import TrainingData
+    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
 
 PART = 2**14
 """Most rows of a chunk. Fixed costs are then a small proportion of the time."""
@@ -89,10 +96,8 @@ def documented[Function: Callable](function: Function) -> Function:
 
 
 def chosen(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The shared options among a function's arguments that differ from their defaults.
-
-    Methods that cannot use an option refuse it, and must not see one that the user left out.
-    """
+    """The shared options among a function's arguments that differ from their defaults."""
+    # Methods that cannot use an option refuse it, and must not see one that the user left out.
     return {
         name: arguments[name]
         for name, default in DEFAULTS.items()
@@ -105,12 +110,10 @@ type Answer = Callable[..., xr.Dataset]
 
 
 def answered(answer: Answer, arguments: Mapping[str, Any], *, needs_z: bool = True) -> xr.Dataset:
-    """Answer a call, from the arguments of the explanation function.
-
-    Out-of-core rows, and more rows than a chunk has where there is an executor, are explained in
-    chunks; an executor evaluates blocks of hyperparameter draws if all rows are a single chunk.
-    Several outputs are explained one by one, and their single chunk is one task.
-    """
+    """Answer a call, from the arguments of the explanation function."""
+    # Out-of-core rows, and more rows than a chunk has where there is an executor, are explained in
+    # chunks; an executor evaluates blocks of hyperparameter draws if all rows are a single chunk.
+    # Several outputs are explained one by one, and their single chunk is one task.
     model, idata = arguments["model"], arguments["idata"]
     refuse_swapped(model, idata)
     rows = {n: arguments[n] for n in ROWS if not _absent(arguments.get(n))}
@@ -156,11 +159,18 @@ ROWS = ("X_new", "Z_new", "groups_new", "obs", "by", "exposure")
 """Arguments that say which rows are explained."""
 
 
-def _absent(value):
+def _absent(value: Any) -> bool:
     return value is None or value is False
 
 
-def _of_outputs(answer, needs_z, model, idata, rows, options):
+def _of_outputs(
+    answer: Answer,
+    needs_z: bool,
+    model: Any,
+    idata: Draws,
+    rows: dict[str, Any],
+    options: dict[str, Any],
+) -> xr.Dataset:
     """Answer about some rows, of each output by itself if there are several."""
     if not has_outputs(model, idata):
         return _alone(answer, needs_z, model, idata, rows, options)
@@ -168,7 +178,14 @@ def _of_outputs(answer, needs_z, model, idata, rows, options):
     return each_output(model, options, lambda view, own: ask(view, idata, rows, own))
 
 
-def _alone(answer, needs_z, model, idata, rows, options):
+def _alone(
+    answer: Answer,
+    needs_z: bool,
+    model: Any,
+    idata: Draws,
+    rows: dict[str, Any],
+    options: dict[str, Any],
+) -> xr.Dataset:
     """Read rows, and answer about them."""
     read = {name: value for name, value in rows.items() if name not in ("by", "exposure")}
     where = points_to_explain(model, **read, needs_z=needs_z)
@@ -182,10 +199,8 @@ def _alone(answer, needs_z, model, idata, rows, options):
 def each_output(
     model: Any, options: Mapping[str, Any], ask: Callable[[Any, dict[str, Any]], xr.Dataset]
 ) -> xr.Dataset:
-    """Ask about every output of a model by itself, and join the results along a last dim.
-
-    Units become a coordinate; draws are independent between outputs.
-    """
+    """Ask about every output of a model by itself, and join the results along a last dim."""
+    # Units become a coordinate; draws are independent between outputs.
     names = model.training.outputs.names
     if options.get("path") is not None:
         raise ValueError(
@@ -215,7 +230,7 @@ def has_outputs(model: Any, idata: Draws) -> bool:
 def of_each_output(function: Callable[..., xr.Dataset], arguments: Mapping[str, Any]) -> xr.Dataset:
     """Call an explanation function for every output of its model, and join the results."""
 
-    def ask(view, own):
+    def ask(view: Any, own: dict[str, Any]) -> xr.Dataset:
         return function(**{**arguments, **own, "model": view})
 
     return each_output(arguments["model"], {"seed": arguments.get("seed")}, ask)
@@ -250,15 +265,13 @@ class _Rows(NamedTuple):
     parts: Callable[[int], Iterator[dict[str, Any]]]
 
 
-def _streamed(training, exposed, known):
-    """The out-of-core training rows in user units, with their exposure if requested.
-
-    If y is `known`, deviations depend on it, and chunks are arguments of `of_part`.
-    """
+def _streamed(training: Any, exposed: bool, known: bool) -> _Rows:
+    """The out-of-core training rows in user units, with their exposure if requested."""
+    # If y is `known`, deviations depend on it, and chunks are arguments of `of_part`.
     names = "X_new", *([] if training.z_is_x else ["Z_new"]), *(["exposure"] if exposed else [])
     names = ("X", "Z", "y") if known else names
 
-    def parts(size):
+    def parts(size: int) -> Iterator[dict[str, Any]]:
         held: list[list[np.ndarray]] = []
         for frame in training.parts():
             read = training.read(frame)
@@ -280,17 +293,19 @@ def _streamed(training, exposed, known):
     return _Rows(np.arange(training.n), (), parts)
 
 
-def _of_training(training):
+def _of_training(training: TrainingData) -> _Rows:
     """The training rows in memory, with their own deviations."""
     positions = np.arange(len(training.X))
 
-    def parts(size):
+    def parts(size: int) -> Iterator[dict[str, Any]]:
         return ({"obs": positions // size == k} for k in range(-(-len(positions) // size)))
 
     return _Rows(training.X.index, (), parts)
 
 
-def _at_hand(training, X_new, Z_new, groups_new):
+def _at_hand(
+    training: TrainingData, X_new: Table, Z_new: Table | None, groups_new: Column | None
+) -> _Rows:
     """New rows in memory."""
     X, Z = training.read_new(X_new, Z_new, needs_z=False)
     tables = {"X_new": X.values, **_own_z(training, Z)}
@@ -298,14 +313,14 @@ def _at_hand(training, X_new, Z_new, groups_new):
     if groups is not None:
         tables["groups_new"] = np.array(groups.labels)[groups.codes]
 
-    def parts(size):
+    def parts(size: int) -> Iterator[dict[str, Any]]:
         starts = range(0, len(X), size)
         return ({name: table[k : k + size] for name, table in tables.items()} for k in starts)
 
     return _Rows(X.index, (*tables.values(), X.index), parts)
 
 
-def _own_z(training, Z):
+def _own_z(training: TrainingData, Z: Frame | None) -> dict[str, np.ndarray]:
     """Z's values without the intercept, by name; nothing where Z is X or there is none."""
     if Z is None or training.z_is_x:
         return {}
@@ -313,8 +328,18 @@ def _own_z(training, Z):
 
 
 def _in_chunks(
-    piece, featured, model, idata, rows, executor, *, path=None, keep="draws", seed=None, **options
-):
+    piece: partial,
+    featured: bool,
+    model: Any,
+    idata: Draws,
+    rows: _Rows,
+    executor: Executor | None,
+    *,
+    path: str | PathLike | None = None,
+    keep: str = "draws",
+    seed: int | None = None,
+    **options: Any,
+) -> xr.Dataset:
     """Explain all chunks, into a store, or in memory for summaries without a store."""
     one_of("keep", keep, ("draws", "summary"))
     if keep == "draws" and path is None:
@@ -345,16 +370,27 @@ def _in_chunks(
     if store is not None:
         deque(rest, maxlen=0)
         return store.finished(rows.labels)
-    same = {"data_vars": "minimal", "coords": "minimal", "compat": "override"}
-    whole = xr.concat(chain([found], rest), "obs", combine_attrs="override", **same)
+    each: Iterator[xr.Dataset] = chain([found], cast(Iterator[xr.Dataset], rest))
+    whole = xr.concat(
+        each,
+        "obs",
+        data_vars="minimal",
+        coords="minimal",
+        compat="override",
+        combine_attrs="override",
+    )
     return whole.assign_coords(obs=rows.labels)
 
 
-def _rows_of_part(piece, featured, model, hyper, options):
-    """Number of rows of a chunk for which draws and moments have about `NUMBERS` values.
-
-    It depends only on the request, and so do the seeds.
-    """
+def _rows_of_part(
+    piece: partial,
+    featured: bool,
+    model: Any,
+    hyper: HyperparameterDraws,
+    options: Mapping[str, Any],
+) -> int:
+    """Number of rows of a chunk for which draws and moments have about `NUMBERS` values."""
+    # It depends only on the request, and so do the seeds.
     training, specification = model.training, model.specification
     components = 1
     if featured:
@@ -371,12 +407,19 @@ def _rows_of_part(piece, featured, model, hyper, options):
     return int(np.clip(NUMBERS // ((components + 1) * functions * held), LEAST, PART))
 
 
-def _own(piece):
+def _own(piece: partial) -> dict[str, Any]:
     """Options of the explanation function alone."""
     return getattr(piece.args[0], "keywords", {})
 
 
-def _asked(piece, model, hyper, rows, seed, options):
+def _asked(
+    piece: partial,
+    model: Any,
+    hyper: HyperparameterDraws,
+    rows: _Rows,
+    seed: int | None,
+    options: dict[str, Any],
+) -> str:
     """Digest of everything that determines the numbers: fit, data, rows and options."""
     training = model.training
     arrays = [*hyper.values.values(), *training.scaled().values(), training.X.values, training.y]
@@ -389,19 +432,21 @@ def _asked(piece, model, hyper, rows, seed, options):
     return digest(*arrays, *rows.asked, said, pickle.dumps(given))
 
 
-def _seed(entropy, number):
+def _seed(entropy: Any, number: int) -> int:
     """Seed of a chunk."""
     return int(np.random.SeedSequence(entropy, spawn_key=(number,)).generate_state(1)[0])
 
 
-def _of_part(piece, model, idata, part, **options):
+def _of_part(
+    piece: partial, model: Any, idata: Draws, part: dict[str, Any], **options: Any
+) -> xr.Dataset:
     """Explain the rows of a chunk: new rows, or rows with known y."""
     if "y" in part:
         return piece(model.of_part(**part), idata, {}, options)
     return piece(model, idata, part, options)
 
 
-def _task(shared, number, part, seed):
+def _task(shared: tuple, number: int, part: dict[str, Any], seed: int) -> xr.Dataset | None:
     """Explain one chunk, and write the result to the store or return it."""
     piece, model, idata, options, store = shared
     found = _of_part(piece, model, idata, part, seed=seed, **options)

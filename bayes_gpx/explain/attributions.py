@@ -28,6 +28,8 @@ from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.data.training import TrainingData
+    from bayes_gpx.draws.questions import Question
     from bayes_gpx.model.model import Model
 
 OF = ("value", "log_variance")
@@ -178,40 +180,56 @@ def attributions(
     return answered(answer, locals())
 
 
-def _answer(model, idata, where, *, baseline, method, steps, of, **options):
+def _answer(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    *,
+    baseline: Any,
+    method: str,
+    steps: int | None,
+    of: str,
+    **options: Any,
+) -> xr.Dataset:
     """Attributions against a baseline, or against each of a dict."""
-    if isinstance(baseline, Mapping):
-        if method == "taylor":
-            raise ValueError(
-                "method='taylor' takes one baseline, not a dict of baselines. Call attributions "
-                "for each."
-            )
-        explained = partial(_explained, method=method, steps=steps, of=of)
-        return apart(model, idata, where, baseline, explained, **options)
-    where = from_baseline(model, where, baseline)
-    name = baseline if isinstance(baseline, str) else "given"
-    return _explained(model, idata, where, name, method=method, steps=steps, of=of, **options)
+    if isinstance(baseline, Mapping) and method == "taylor":
+        raise ValueError(
+            "method='taylor' takes one baseline, not a dict of baselines. Call attributions "
+            "for each."
+        )
+    explained = partial(_explained, method=method, steps=steps, of=of)
+    return against(model, idata, where, baseline, explained, **options)
 
 
-def _explained(model, idata, where, name, *, method, steps, of, **options):
+def _explained(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    name: str,
+    *,
+    method: str,
+    steps: int | None,
+    of: str,
+    **options: Any,
+) -> xr.Dataset:
     refuse_joint(where, options)
     if of == "log_variance":
-        return _of_log_variance(model, idata, where, name, method, **options)
+        return _of_log_variance(model, idata, where, name, method, steps, **options)
     if method == "taylor":
         return _by_taylor(model, idata, where, name, steps, **options)
     quantity = questions.attribution(model, name, method, steps)
     on = options.get("on", "response")
     if is_nonlinear(model, quantity, on):
-        if where.baseline.ndim > 1 or method != "exact":
+        if where.paths > 1 or method != "exact":
             raise ValueError(
-                f"baseline has {len(np.atleast_2d(where.baseline))} rows and method is {method!r}, "
+                f"baseline has {where.paths} rows and method is {method!r}, "
                 "but the response needs one baseline and 'exact'. Pass on='latent', or a dict of "
                 "baselines."
             )
         view = ByChainRule(quantity, where, Response(model))
         with or_else("Attributions of the response", "or pass on='latent'"):
             found = by_functions(model, idata, view, **options)
-    elif where.baseline.ndim > 1 and len(where.baseline) > MOST_BASELINES:
+    elif where.paths > MOST_BASELINES:
         found = _averaged(model, idata, quantity, where, **options)
     else:
         found = evaluate(model, idata, quantity, where, **options)
@@ -219,13 +237,22 @@ def _explained(model, idata, where, name, *, method, steps, of, **options):
     return found
 
 
-def _of_log_variance(model, idata, where, name, method, on="response", **options):
-    if where.baseline.ndim > 1 or method != "exact":
+def _of_log_variance(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    name: str,
+    method: str,
+    steps: int | None,
+    on: str = "response",
+    **options: Any,
+) -> xr.Dataset:
+    if where.paths > 1 or method != "exact":
         raise ValueError(
-            f"baseline has {len(np.atleast_2d(where.baseline))} rows and method is {method!r}, but "
+            f"baseline has {where.paths} rows and method is {method!r}, but "
             "the log variance needs one baseline and 'exact'. Pass a dict of baselines."
         )
-    quantity = questions.attribution(model, name, method, None)
+    quantity = questions.attribution(model, name, method, steps)
     view = ByChainRule(quantity, where, LogVariance(model, of_y=is_of_y(model, on)))
     found = of_each_draw(model, idata, view, **options)
     warn_if_incomplete(model, found, on)
@@ -234,34 +261,34 @@ def _of_log_variance(model, idata, where, name, method, on="response", **options
 
 def refuse_joint(where: Points, options: Mapping) -> None:
     """Raise for joint draws of attributions that are averaged over several baselines."""
-    baseline = cast(np.ndarray, where.baseline)
-    if baseline.ndim > 1 and options.get("joint"):
+    if where.paths > 1 and options.get("joint"):
         raise ValueError(
-            f"joint=True cannot average over {len(baseline)} baselines. Leave joint out, or pass "
+            f"joint=True cannot average over {where.paths} baselines. Leave joint out, or pass "
             "one baseline, or a dict of them."
         )
 
 
-def _spread(training, on):
+def _spread(training: TrainingData, on: str) -> float:
     """Order of the response's variation, never 0; it is 1 for latent values on a link."""
     if not (training.scales_y or on == "response"):
         return 1.0
-    return (training.y_scaling.scale if training.streamed else training.y.std()) or 1.0
+    spread = training.y_scaling.scale if training.streamed else training.y.std()
+    return float(spread) or 1.0
 
 
 def _by_taylor(
-    model,
-    idata,
-    where,
-    name,
-    steps,
+    model: Model,
+    idata: Draws,
+    where: Points,
+    name: str,
+    steps: int | None,
     *,
-    on="response",
-    num_draws=None,
-    features=None,
-    progressbar=True,
-    **options,
-):
+    on: str = "response",
+    num_draws: int | None = None,
+    features: Sequence[str] | None = None,
+    progressbar: bool = True,
+    **options: Any,
+) -> xr.Dataset:
     """Means by Taylor expansion, and no draws."""
     quantity = questions.attribution(model, name, "exact", steps)
     unused = [option for option, given in options.items() if given not in ("summary", None)]
@@ -271,23 +298,26 @@ def _by_taylor(
             "and progressbar, or use method='exact'."
         )
     several = model.specification.classes is not None
-    if several or not is_nonlinear(model, quantity, on) or where.baseline.ndim > 1:
+    if several or not is_nonlinear(model, quantity, on) or where.paths > 1:
         raise ValueError(
             f"method='taylor' has likelihood={model.specification.likelihood!r}, on={on!r} and "
-            f"{len(np.atleast_2d(where.baseline))} baseline rows, but needs the response of two "
+            f"{where.paths} baseline rows, but needs the response of two "
             "classes or counts, and one baseline. Use method='exact'."
         )
     for feature in features or ():
         one_of("features", feature, quantity.labels)
     X = model.training.X
     view = ByChainRule(quantity, where, Response(model, taylor=True))
-    asked, how = view.question, {"num_draws": num_draws, "progressbar": progressbar}
-    shares, difference = means(model, idata, view, **how)
+    asked = view.question
+    shares, difference = means(model, idata, view, num_draws=num_draws, progressbar=progressbar)
     found = xr.Dataset(
         {
             "attribution_mean": (("obs", "feature"), shares),
             "difference_mean": ("obs", difference),
-            "baseline": ("feature", coded(X, where.baseline_values, quantity.labels)),
+            "baseline": (
+                "feature",
+                coded(X, cast(np.ndarray, where.baseline_values), quantity.labels),
+            ),
             "completeness_residual": ("obs", np.abs(shares.sum(axis=1) - difference)),
             **values_by_source(X, where.X_values, quantity.labels),
         },
@@ -305,19 +335,51 @@ def _by_taylor(
     return found if features is None else found.sel(feature=list(features))
 
 
-def _averaged(model, idata, quantity, where, on="response", **options):
+def _averaged(
+    model: Model,
+    idata: Draws,
+    quantity: Question,
+    where: Points,
+    on: str = "response",
+    **options: Any,
+) -> xr.Dataset:
     """Over more baselines than have exact covariances, by random functions."""
+    if where.by is not None:
+        raise ValueError(
+            f"by averages rows against at most {MOST_BASELINES} rows of a baseline, not "
+            f"{where.paths}. Pass a random subset of them, or leave by out."
+        )
     try:
         return by_functions(model, idata, AtRows(quantity, where, Latent(model)), **options)
     except NoBasis as none:
         raise ValueError(
-            f"baseline has {len(where.baseline)} rows, but can have at most {MOST_BASELINES} for "
+            f"baseline has {where.paths} rows, but can have at most {MOST_BASELINES} for "
             "this kernel, which has no random functions. Pass a random subset of the rows, or the "
             "centres of that many clusters."
         ) from none
 
 
-def apart(
+def against(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    baseline: str | Table | Mapping[str, Table],
+    explained: Callable[..., xr.Dataset],
+    **options: Any,
+) -> xr.Dataset:
+    """Explain against a baseline, or against each of a dict."""
+    if isinstance(baseline, Mapping):
+        return _each_baseline(model, idata, where, baseline, explained, **options)
+    start, name = from_baseline(model, where, baseline), named(baseline)
+    return explained(model, idata, start, name, **options)
+
+
+def named(baseline: str | Table) -> str:
+    """What attrs say of a baseline: its name, or that rows were given."""
+    return baseline if isinstance(baseline, str) else "given"
+
+
+def _each_baseline(
     model: Model,
     idata: Draws,
     where: Points,
@@ -327,13 +389,7 @@ def apart(
     seed: int | None = None,
     **options: Any,
 ) -> xr.Dataset:
-    """Explain against each baseline by itself, side by side along a last dim.
-
-    Parameters
-    ----------
-    explained : callable
-        From a model, its fit, points with one baseline and that baseline's name to attributions.
-    """
+    """Explain against each baseline of a dict by itself, side by side along a last dim."""
     if not baselines:
         raise ValueError("baseline is an empty dict. Pass a dict with at least one baseline.")
     if options.get("path") is not None:
@@ -356,8 +412,8 @@ def apart(
     given = [cast(np.ndarray, start.baseline_values) for start in starts.values()]
     rows = np.stack([np.atleast_2d(values).mean(axis=0) for values in given])
     means = coded(model.training.X, rows, list(each[0]["feature"].values))
-    named = xr.DataArray(means.T, dims=("feature", "baseline"))
-    return merged.assign(value=each[0]["value"], baseline_value=named)
+    table = xr.DataArray(means.T, dims=("feature", "baseline"))
+    return merged.assign(value=each[0]["value"], baseline_value=table)
 
 
 def warn_if_incomplete(model: Model, found: xr.Dataset, on: str) -> None:

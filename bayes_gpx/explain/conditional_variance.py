@@ -13,6 +13,7 @@ from bayes_gpx.draws.level_moves import at_levels, level_shares
 from bayes_gpx.draws.points import at_other_x, points
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.points import Points
     from bayes_gpx.model.model import Model
 
@@ -21,18 +22,13 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
 
 
 def conditional_variance(model: Model, idata: Draws, *, progressbar: bool = True) -> np.ndarray:
-    """VAR relevance (n, features): variance of the mean of f over a feature given the others.
-
-    It is averaged over draws, on the model's scale. Given the others, a numerical feature is
-    normal, with the means and covariances of the training rows; a categorical one has the
-    proportions of its levels. A feature that the others determine has almost no conditional
-    variance, so two collinear features are both irrelevant here.
-
-    References
-    ----------
-    Paananen, Piironen, Andersen and Vehtari, "Variable selection for Gaussian processes via
-    sensitivity analysis of the posterior predictive distribution" (2019), section 3.2.
-    """
+    """VAR relevance (n, features): variance of the mean of f over a feature given the others."""
+    # It is averaged over draws, on the model's scale. Given the others, a numerical feature is
+    # normal, with the means and covariances of the training rows; a categorical one has the
+    # proportions of its levels. A feature that the others determine has almost no conditional
+    # variance, so two collinear features are both irrelevant here. See Paananen, Piironen, Andersen
+    # and Vehtari, "Variable selection for Gaussian processes via sensitivity analysis of the
+    # posterior predictive distribution" (2019), section 3.2.
     where, hyper = points(model), hyperparameter_draws(model, idata)
     found = [
         _of_feature(model, hyper, where, name, progressbar) for name in model.training.X.sources
@@ -40,7 +36,9 @@ def conditional_variance(model: Model, idata: Draws, *, progressbar: bool = True
     return np.stack(found, axis=1)
 
 
-def _of_feature(model, hyper, where, name, progressbar):
+def _of_feature(
+    model: Model, hyper: HyperparameterDraws, where: Points, name: str, progressbar: bool
+) -> np.ndarray:
     """The variance along one feature at each row, (n,)."""
     if name in model.training.X.levels:
         moved, shares = at_levels(model, where, [name]), level_shares(model, name)

@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 def by_components(
     model: Model, idata: Draws, where: Points, baseline: Any, of: str, **options: Any
 ) -> xr.Dataset:
-    """Shapley values of the game that averages over the measure of an orthogonal kernel.
-
-    Not supported: a baseline, the log variance, the response of classes and counts, categorical
-    columns, and kernels without a measure.
-    """
+    """Shapley values of the game that averages over the measure of an orthogonal kernel."""
+    # Not supported: a baseline, the log variance, the response of classes and counts, categorical
+    # columns, and kernels without a measure.
     if not (isinstance(baseline, str) and baseline == "mean"):
         raise ValueError(
             "baseline was given with method='fanova', which averages over the kernel's measure "

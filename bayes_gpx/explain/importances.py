@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -25,6 +25,8 @@ from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.points import Points
+    from bayes_gpx.draws.random_functions import Functions
     from bayes_gpx.model.model import Model
 
 MEASURES = (
@@ -188,7 +190,7 @@ def importances(
         found |= _derivatives(functions, where, on_response, on, progressbar)
     if {"sobol_first", "sobol_total"} & set(measures):
 
-        def of(X):
+        def of(X: np.ndarray) -> np.ndarray:
             return values(functions, points(model, X), on, progressbar=progressbar)
 
         indices = sobol(of, where.X_values, seed, frame.groups)
@@ -230,7 +232,9 @@ def importances(
     return made
 
 
-def _derivatives(functions, where, on_response, on, progressbar):
+def _derivatives(
+    functions: Functions, where: Points, on_response: bool, on: str, progressbar: bool
+) -> dict[str, np.ndarray]:
     """Both averages of derivatives, (chain, draw, feature, ...); of levels, of their contrasts."""
     model, found = functions.model, {}
     frame = model.training.X
@@ -240,9 +244,9 @@ def _derivatives(functions, where, on_response, on, progressbar):
         view = AtRows(slope, where, Latent(model))
         if on_response:
             view = ByChainRule(slope, where, Response(model))
-        slopes = answer(functions, view, features=numbers, progressbar=progressbar)
+        slopes = answer(functions, view, features=numbers, progressbar=progressbar)["derivative"]
         sd = dict(zip(frame.columns, model.training.X_deviations, strict=True))
-        slopes = slopes["derivative"] * xr.DataArray([sd[name] for name in numbers], dims="feature")
+        slopes = slopes * xr.DataArray([sd[name] for name in numbers], dims="feature")
         absolute, square = abs(slopes).mean("obs").values, (slopes**2).mean("obs").values
         for k, name in enumerate(numbers):
             found[name] = absolute[:, :, k], square[:, :, k]
@@ -259,7 +263,7 @@ def _derivatives(functions, where, on_response, on, progressbar):
     return dict(zip(("mean_absolute_derivative", "mean_squared_derivative"), both, strict=True))
 
 
-def _units(of_f):
+def _units(of_f: str) -> dict[str, str]:
     share = "share of the variance"
     return {
         "inverse_lengthscale": "lengthscales per standard deviation of the feature",
@@ -272,7 +276,7 @@ def _units(of_f):
     }
 
 
-def _check(measures, absent):
+def _check(measures: Sequence[str], absent: Mapping[str, bool]) -> None:
     if isinstance(measures, str) or not len(measures) or len(set(measures)) < len(measures):
         raise ValueError(f"measures is {measures!r}. Pass a list of different names.")
     for name in measures:
@@ -288,19 +292,22 @@ def _check(measures, absent):
             )
 
 
-def _lengthscale(model):
+def _lengthscale(model: Model) -> str | None:
     """Name of the only hyperparameter that has a lengthscale for each feature, or None."""
     known = [h for h in model.specification.hyperparameters if h.kind == "lengthscale"]
     return known[0].name if len(known) == 1 and known[0].dims == ("feature",) else None
 
 
-def sobol(of, X, seed=None, groups=None):
-    """Sobol indices of functions of independent columns, each with the distribution of X's.
-
-    `of` maps rows (m, d) to values (chain, draw, m, ...). Columns with the same number in `groups`
-    (d,) are drawn together. Returns first-order indices (chain, draw, groups, ...) with their
-    standard errors over samples, then total indices with theirs.
-    """
+def sobol(
+    of: Callable[[np.ndarray], np.ndarray],
+    X: np.ndarray,
+    seed: int | None = None,
+    groups: np.ndarray | None = None,
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Sobol indices of functions of independent columns, each with the distribution of X's."""
+    # `of` maps rows (m, d) to values (chain, draw, m, ...). Columns with the same number in
+    # `groups` (d,) are drawn together. First-order indices (chain, draw, groups, ...) come with
+    # their standard errors over samples, then total indices with theirs.
     seeds = np.random.SeedSequence(seed).spawn(SOBOL_SAMPLES)
     groups = np.arange(X.shape[1]) if groups is None else groups
     order = np.empty_like(X)
@@ -312,12 +319,15 @@ def sobol(of, X, seed=None, groups=None):
     return [_share(part, variance) for part in explained]
 
 
-def _explained_variances(of, order, groups, rng):
-    """Variance V (chain, draw, 1, ...) and the variance explained by features, alone and in total.
-
-    Jansen's estimators, where AB is A with one column of B: the column alone explains V - E (f(B) -
-    f(AB))^2 / 2, and E (f(A) - f(AB))^2 / 2 with all its interactions.
-    """
+def _explained_variances(
+    of: Callable[[np.ndarray], np.ndarray],
+    order: np.ndarray,
+    groups: np.ndarray,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Variance V (chain, draw, 1, ...) and the variance explained by features, alone and in all."""
+    # Jansen's estimators, where AB is A with one column of B: the column alone explains V - E (f(B)
+    # - f(AB))^2 / 2, and E (f(A) - f(AB))^2 / 2 with all its interactions.
     (n, d), count = order.shape, groups.max() + 1
     uniform = qmc.Sobol(2 * count, rng=rng).random(SOBOL_ROWS)
     rows = (uniform * n).astype(int)
@@ -331,7 +341,7 @@ def _explained_variances(of, order, groups, rng):
     return variance, variance - left, total
 
 
-def _share(part, variance):
+def _share(part: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Ratio of means over samples, on the first axis, and its standard error, to first order."""
     whole = variance.mean(axis=0)
     share = part.mean(axis=0) / whole

@@ -117,7 +117,7 @@ def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = No
     return made.assign_attrs(relative_jitter=max(jitters))
 
 
-def _shares(weights, count):
+def _shares(weights: Sequence[float] | None, count: int) -> xr.Variable:
     """Weights that sum to 1, (imputation,)."""
     values = np.ones(count) if weights is None else np.asarray(weights, dtype="float64")
     if values.shape != (count,) or not (np.isfinite(values) & (values >= 0)).all():
@@ -129,7 +129,14 @@ def _shares(weights, count):
     return xr.Variable("imputation", values / values.sum())
 
 
-def _mixed(name, stacked, first, results, share, equal):
+def _mixed(
+    name: str,
+    stacked: xr.Variable,
+    first: xr.Dataset,
+    results: Sequence[xr.Dataset],
+    share: xr.Variable,
+    equal: bool,
+) -> xr.Variable:
     """One variable of the mixture."""
     if DRAWS <= set(stacked.dims):
         chains = stacked.transpose("imputation", "chain", "draw", ...)
@@ -157,11 +164,10 @@ def _mixed(name, stacked, first, results, share, equal):
     )
 
 
-def _by_share(draws, share):
-    """Draws (chain, draw, ...) from several results (result, chain, draw, ...), by weight.
-
-    Cumulative counts are rounded, so the counts add up; the draws of each result are taken evenly.
-    """
+def _by_share(draws: np.ndarray, share: np.ndarray) -> np.ndarray:
+    """Draws (chain, draw, ...) from several results (result, chain, draw, ...), by weight."""
+    # Cumulative counts are rounded, so the counts add up; the draws of each result are taken
+    # evenly.
     count, (chains, each) = len(share), draws.shape[1:3]
     ends = np.round(np.cumsum(share) * chains * each).astype(int)
     sizes = np.diff(ends, prepend=0)

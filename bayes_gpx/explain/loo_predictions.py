@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import xarray as xr
@@ -13,27 +13,25 @@ from bayes_gpx.aliases import Column, Draws
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.leave_one_out import OF_ONE, by_row, draw_left_out
-from bayes_gpx.draws.left_out_together import first_of_each, log_units, read_groups
+from bayes_gpx.draws.left_out_together import LEAD, first_of_each, log_units, read_groups
 from bayes_gpx.draws.naming import origin, under_one_name
 from bayes_gpx.draws.scales import mean_response
 from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
+    from bayes_gpx.likelihoods.base import ScalarLikelihood
     from bayes_gpx.model.model import Model
-
-LEAD = ("chain", "draw")
-"""Dims of draws, which come first."""
+    from bayes_gpx.posteriors.base import OneDraw
 
 FEWEST_SMOOTHED = 30
 """Fewest draws for which the tail of the weights is smoothed."""
 
 
-def _asked(draw):
-    """Leave-one-out (or leave-group-out) quantities of one draw, for `loo_predictions`.
-
-    Log densities of the rows that are left out together and of each y_i, the moments of f_i, the
-    mean response, and P(Y_i <= y_i).
-    """
+def _asked(draw: OneDraw) -> list:
+    """Leave-one-out (or leave-group-out) quantities of one draw, for `loo_predictions`."""
+    # Log densities of the rows that are left out together and of each y_i, the moments of f_i, the
+    # mean response, and P(Y_i <= y_i).
     given, observation = draw.given, draw.given.likelihood
     if draw.groups is None:
         _, terms, mean, spread = draw.strategy.leave_one_out(given)
@@ -44,7 +42,8 @@ def _asked(draw):
     outputs = [joint, terms, mean, spread, expected]
     if observation.ordered:
         moments = (mean, spread, given.theta, given.exposure)
-        outputs.append(observation.cumulative_predictive(given.y, *moments))
+        ordered = cast("ScalarLikelihood", observation)
+        outputs.append(ordered.cumulative_predictive(given.y, *moments))
     return outputs
 
 
@@ -227,22 +226,24 @@ def loo_predictions(
     return by_row(training, variables, coords, attrs)
 
 
-def _averaged(weights, values):
+def _averaged(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
     """Sums over draws of weights (chain, draw, n) times values (chain, draw, n[, C])."""
     return np.einsum("cdn,cdn...->n...", weights, values)
 
 
-def _log_averaged(log_weights, log_values):
+def _log_averaged(log_weights: np.ndarray, log_values: np.ndarray) -> np.ndarray:
     """Logs (n,) of sums over draws of weights times values, from log weights and log values."""
     return np.logaddexp.reduce((log_weights + log_values).reshape((-1, log_values.shape[-1])))
 
 
-def _repeated(log_weights, each):
+def _repeated(log_weights: np.ndarray, each: int) -> np.ndarray:
     """Log weights of several values for each draw, (chain, draw * each, n)."""
     return np.repeat(log_weights, each, axis=1) - np.log(each)
 
 
-def _weights(model, hyper, terms):
+def _weights(
+    model: Model, hyper: HyperparameterDraws, terms: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Smoothed log weights (chain, draw, n), which sum to 1, and the Pareto k (n,)."""
     if len(hyper) < FEWEST_SMOOTHED:
         return _normalised(-terms), np.full(terms.shape[-1], np.nan)
@@ -261,7 +262,7 @@ def _weights(model, hyper, terms):
         return _normalised(np.stack(log_weights, axis=1).reshape(terms.shape)), np.array(pareto_k)
 
 
-def _smoothed(posterior, terms):
+def _smoothed(posterior: xr.Dataset, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     left_out = xr.Dataset({"y": ((*LEAD, "obs"), terms)}, posterior.coords)
     tree = xr.DataTree.from_dict({"posterior": posterior, "log_likelihood": left_out})
     found = loo(tree, pointwise=True)
@@ -269,7 +270,7 @@ def _smoothed(posterior, terms):
     return _normalised(log_weights), found.pareto_k.values.reshape(-1)
 
 
-def _smoothed_alone(terms):
+def _smoothed_alone(terms: np.ndarray) -> tuple[np.ndarray, float]:
     """Log weights (S,) of one row, and its Pareto k: infinite if there is no tail."""
     try:
         return array_stats.psislw(terms)
@@ -277,6 +278,6 @@ def _smoothed_alone(terms):
         return -terms, np.inf
 
 
-def _normalised(log_weights):
+def _normalised(log_weights: np.ndarray) -> np.ndarray:
     """Log weights (chain, draw, n) that sum to 1 over the draws."""
     return log_weights - np.logaddexp.reduce(log_weights.reshape((-1, log_weights.shape[-1])))

@@ -52,14 +52,10 @@ def by_permutation(
     seed: int | None,
     progressbar: bool,
 ) -> xr.Dataset:
-    """Statistics of models refitted to rows in which one column at a time is permuted.
-
-    A permuted column has no effect, whatever the others do. Its residuals given the other columns
-    are permuted, which preserves their correlation. Hyperparameters are refitted, because the
-    lengthscale of a noise column adapts to that noise. For each statistic: `_refitted` (feature),
-    from the original rows; `_null` (null, feature); and `_p` (feature), 1 + the number of
-    replicates that are at least as large, divided by 1 + their number.
-    """
+    """Statistics of models refitted to rows in which one column at a time is permuted."""
+    # A permuted column has no effect, whatever the others do. Its residuals given the other columns
+    # are permuted, which preserves their correlation. Hyperparameters are refitted, because the
+    # lengthscale of a noise column adapts to that noise.
     _refuse(model)
     names, n = list(features), model.training.n
     fits, rng = Refits(model, idata), np.random.default_rng(seed)
@@ -92,13 +88,10 @@ def by_simulation(
     seed: int | None,
     progressbar: bool,
 ) -> xr.Dataset:
-    """Statistics of models refitted to responses without one interaction at a time.
-
-    The interaction of each requested pair (`asked`, boolean (feature, feature)) is subtracted from
-    the fitted f, averaged over other features. Responses are drawn around the rest, and the model
-    is refitted. Main effects stay, which permuted columns would destroy. Variables are those listed
-    for `by_permutation`, with dims (null, feature, feature_bis).
-    """
+    """Statistics of models refitted to responses without one interaction at a time."""
+    # The interaction of each pair in `asked`, boolean (feature, feature), is subtracted from the
+    # fitted f, averaged over other features. Responses are drawn around the rest, and the model is
+    # refitted. Main effects stay, which permuted columns would destroy.
     _refuse(model)
     if model.specification.classes is not None:
         raise ValueError(
@@ -124,7 +117,7 @@ def by_simulation(
     return _named(observed, drawn, {"feature": list(names), "feature_bis": list(names)})
 
 
-def _refuse(model):
+def _refuse(model: Model) -> None:
     """Raise for rows that no other rows can take the place of."""
     if model.training.streamed or model.joined or model.training.outputs is not None:
         raise ValueError(
@@ -134,12 +127,10 @@ def _refuse(model):
 
 
 def _permuted(model: Model, name: str, order: np.ndarray) -> TrainingData:
-    """The rows with one of X's columns permuted.
-
-    For numbers, the residuals of the regression on the other columns are permuted. The values are
-    permuted instead if residuals would leave their set (categories, two values, columns that a
-    user's kernel takes), or if there are too few rows for the regression.
-    """
+    """The rows with one of X's columns permuted."""
+    # For numbers, the residuals of the regression on the other columns are permuted. The values are
+    # permuted instead if residuals would leave their set (categories, two values, columns that a
+    # user's kernel takes), or if there are too few rows for the regression.
     training = model.training
     X = training.X.values
     own = np.isin(training.X.columns, training.X.of_source(name))
@@ -177,11 +168,11 @@ def _replaced(training: TrainingData, name: str, values: np.ndarray) -> Training
     return replace(training, X=moved(training.X), Z=Z)
 
 
-def _without(model, theta, pair, rng):
-    """The smooth part of f at the training rows without the interaction of a pair, (n,).
-
-    f_ij = E[f | x_i, x_j] - E[f | x_i] - E[f | x_j] + E[f], other features averaged over rows.
-    """
+def _without(
+    model: Any, theta: Draws, pair: tuple[str, str], rng: np.random.Generator
+) -> np.ndarray:
+    """The smooth part of f at the training rows without the interaction of a pair, (n,)."""
+    # f_ij = E[f | x_i, x_j] - E[f | x_i] - E[f | x_j] + E[f], other features averaged over rows.
     training = model.training
     n = training.n
     background = rng.choice(n, min(n, BACKGROUND), replace=False)
@@ -198,15 +189,17 @@ def _without(model, theta, pair, rng):
     return f - (both - first - second + f.mean())
 
 
-def _smooth(model, theta, X, rows):
+def _smooth(model: Any, theta: Draws, X: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Posterior mean of f, of a GPX of its smooth part, at X, with Z and group of training rows."""
     where = at_other_x(model, points(model, None), X, rows)
     quantity = questions.value(model, smooth=True)
-    options = {"on": "latent", "keep": "summary", "progressbar": False}
-    return evaluate(model, theta, quantity, where, **options)["f_mean"].values
+    found = evaluate(model, theta, quantity, where, on="latent", keep="summary", progressbar=False)
+    return found["f_mean"].values
 
 
-def _response(model, theta, f, rng):
+def _response(
+    model: Any, theta: dict[str, np.ndarray], f: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """New responses around f (n,), in user units, with the deviations of a GPX's rows."""
     training, spec = model.training, model.specification
     scale, latent = training.y_scaling.scale, f / training.y_scaling.scale
@@ -218,9 +211,12 @@ def _response(model, theta, f, rng):
     return spec.observation.draw(latent[None], theta, rng, exposure)[0] * scale
 
 
-def _named(observed, drawn, coords):
-    """The statistics, their replicates and p-values, as a Dataset."""
-    dims, variables = tuple(coords), {}
+def _named(
+    observed: dict[str, np.ndarray], drawn: dict[str, np.ndarray], coords: dict[str, list[str]]
+) -> xr.Dataset:
+    """The statistics, their replicates and p = (1 + number at least as large) / (1 + number)."""
+    dims = tuple(coords)
+    variables: dict[str, Any] = {}
     for name, values in observed.items():
         others = drawn[name]
         least = (others >= values).sum(axis=0)

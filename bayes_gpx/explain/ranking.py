@@ -117,7 +117,7 @@ def ranking(found: xr.Dataset, *, ci_prob: float | None = None) -> xr.Dataset:
     return ranked
 
 
-def _by_pair(average):
+def _by_pair(average: xr.DataArray) -> xr.DataArray:
     """Averages (chain, draw, pair) of the requested pairs."""
     names = average["feature"].values
     rows, columns = np.triu_indices(len(names), 1)

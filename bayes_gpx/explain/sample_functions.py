@@ -18,12 +18,15 @@ from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import Functions, answer, draw_functions, log_statements
 from bayes_gpx.draws.scales import Latent, Response
 from bayes_gpx.draws.views import AtRows, ByChainRule
+from bayes_gpx.explain.attributions import named
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
 from bayes_gpx.system.digests import digest
 from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.points import Points
+    from bayes_gpx.draws.questions import Question
     from bayes_gpx.model.model import Model
 
 
@@ -189,8 +192,8 @@ class RandomFunctions:
     ) -> xr.Dataset:
         """Return `attribution` (chain, draw, obs, feature), and `difference`, which they sum to."""
         where = from_baseline(self._model, self._points(X_new, Z_new, groups_new, obs), baseline)
-        name = baseline if isinstance(baseline, str) else "given"
-        return self._ask(questions.attribution(self._model, name, method, steps), where, on)
+        quantity = questions.attribution(self._model, named(baseline), method, steps)
+        return self._ask(quantity, where, on)
 
     def weights(
         self,
@@ -263,17 +266,23 @@ class RandomFunctions:
             )
         return self._functions
 
-    def _points(self, X_new, Z_new, groups_new, obs):
+    def _points(
+        self,
+        X_new: Table | None,
+        Z_new: Table | None,
+        groups_new: Column | None,
+        obs: Labels | None,
+    ) -> Points:
         return points(self._model, X_new, Z_new, groups_new=groups_new, obs=obs)
 
-    def _ask(self, quantity, where, on="latent"):
+    def _ask(self, quantity: Question, where: Points, on: str = "latent") -> xr.Dataset:
         where, bent = where.having(positions=None), is_nonlinear(self._model, quantity, on)
-        if bent and (self.joint or len(quantity.axes) == 2 or np.ndim(where.baseline) == 2):
+        if bent and (self.joint or len(quantity.axes) == 2 or where.paths > 1):
             raise ValueError(
                 f"{quantity.name} of the response is computed by random functions, which this "
                 "kernel may not have, for one baseline and order 1. Pass on='latent'."
             )
-        if self.joint:
+        if self._functions is None:
             options = {"joint": True, "on": on, **self._options}
             return evaluate(self._model, self._idata, quantity, where, **options)
         view = AtRows(quantity, where, Latent(self._model))

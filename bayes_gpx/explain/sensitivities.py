@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import combinations
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xarray as xr
@@ -23,6 +23,7 @@ from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.model.model import Model
 
 STEP = 1e-4
@@ -31,14 +32,16 @@ STEP = 1e-4
 PAIRED = ("obs", "feature", "feature_bis")
 """Dims of interactions; the second feature of a pair has a separate dim."""
 
+type Numbers = Callable[[Any, Predictive], np.ndarray]
+"""From a likelihood and predictions to the numbers of some features, or of some pairs."""
+
 
 @dataclass(frozen=True)
 class Picked:
-    """Some of the user's columns of X: their names, and the positions of numbers and levels.
+    """Some of the user's columns of X: their names, and the positions of numbers and levels."""
 
-    `places` and `columns` are the positions of numerical columns among the names and among X's
-    columns; `levels` maps a categorical name to its position among the names.
-    """
+    # `places` and `columns` are the positions of numerical columns among the names and among X's
+    # columns; `levels` maps a categorical name to its position among the names.
 
     names: list[str]
     places: np.ndarray
@@ -62,22 +65,21 @@ class Picked:
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """Numbers for some of the picked features, or for some pairs of them.
+    """Numbers for some of the picked features, or for some pairs of them."""
 
-    `where` are the points at which predictions are needed, and `order` is the number of their
-    derivatives. `numbers` maps the likelihood and a `Predictive` to arrays (m, picked) or (m,
-    picked, picked) on the model's scale, NaN for entries that another measure computes.
-    """
+    # `where` are the points at which predictions are needed, and `order` is the number of their
+    # derivatives. `numbers` are (m, picked) or (m, picked, picked) on the model's scale, NaN for
+    # entries that another measure computes.
 
     where: Points
     order: int
-    numbers: Callable[[Any, Predictive], np.ndarray]
+    numbers: Numbers
 
 
 def first_derivatives(where: Points, picked: Picked) -> Measure:
     """KL-diff of columns of numbers."""
 
-    def numbers(likelihood, found):
+    def numbers(likelihood: Any, found: Predictive) -> np.ndarray:
         first = change(likelihood.parameters(found))[0]
         return picked.placed(first[:, picked.columns], picked.places)
 
@@ -87,8 +89,8 @@ def first_derivatives(where: Points, picked: Picked) -> Measure:
 def second_derivatives(where: Points, picked: Picked, factor: float) -> Measure:
     """KL-diff^2 of pairs of columns of numbers."""
 
-    def numbers(likelihood, found):
-        second = change(likelihood.parameters(found), factor)[1]
+    def numbers(likelihood: Any, found: Predictive) -> np.ndarray:
+        second = cast(np.ndarray, change(likelihood.parameters(found), factor)[1])
         own = second[:, picked.columns[:, None], picked.columns]
         return picked.placed(own, picked.places, picked.places)
 
@@ -106,7 +108,7 @@ def differences(model: Model, where: Points, picked: Picked, step: float) -> Mea
     moves[np.arange(1, count + 1), picked.columns] = steps
     X = (where.X + moves[:, None]).reshape((-1, model.training.d))
 
-    def numbers(likelihood, found):
+    def numbers(likelihood: Any, found: Predictive) -> np.ndarray:
         here, *there = (found.at(slice(k * m, (k + 1) * m)) for k in range(count + 1))
         return picked.placed(_apart(likelihood, here, there).T / steps, picked.places)
 
@@ -119,7 +121,7 @@ def contrasts(model: Model, where: Points, picked: Picked, column: str) -> Measu
     m, weights = len(where.X), contrast_weights(model, where, column)
     own, rows = own_levels(model, where, column), np.arange(m)
 
-    def numbers(likelihood, found):
+    def numbers(likelihood: Any, found: Predictive) -> np.ndarray:
         here = found.at(own * m + rows)
         there = [found.at(slice(k * m, (k + 1) * m)) for k in range(len(weights))]
         square = _apart(likelihood, here, there) ** 2
@@ -136,7 +138,7 @@ def contrasts_of_derivatives(
     m, weights = len(where.X), contrast_weights(model, where, column)
     own, rows, at = own_levels(model, where, column), np.arange(m), picked.levels[column]
 
-    def numbers(likelihood, found):
+    def numbers(likelihood: Any, found: Predictive) -> np.ndarray:
         square = np.zeros((m, len(picked.columns)))
         for jet, information in likelihood.parameters(found):
             first = jet.first[:, picked.columns].reshape((-1, m, len(picked.columns)))
@@ -158,7 +160,7 @@ def contrasts_of_contrasts(
     one, other = (own_levels(model, where, column) for column in columns)
     sizes, at = [len(w) for w in weights], [picked.levels[column] for column in columns]
 
-    def numbers(likelihood, found):
+    def numbers(likelihood: Any, found: Predictive) -> np.ndarray:
         square = np.zeros(m)
         for jet, information in likelihood.parameters(found):
             value, known = (v.reshape((*sizes, m)) for v in (jet.value, information))
@@ -187,18 +189,18 @@ def of_pairs(
     return [replace(one, numbers=_only(asked, one.numbers)) for one in found]
 
 
-def _only(asked, numbers):
+def _only(asked: np.ndarray, numbers: Numbers) -> Numbers:
     """The same numbers, NaN where they are not asked for."""
     return lambda likelihood, found: np.where(asked, numbers(likelihood, found), np.nan)
 
 
-def _apart(likelihood, here, there):
+def _apart(likelihood: Any, here: Predictive, there: Sequence[Predictive]) -> np.ndarray:
     """Root of twice the divergence from one prediction to each of several others, (others, m)."""
     divergences = np.stack([likelihood.divergence(here, other) for other in there])
     return np.sqrt(2.0 * np.maximum(divergences, 0.0))
 
 
-def _symmetric(pairs):
+def _symmetric(pairs: np.ndarray) -> np.ndarray:
     """Fill in pairs (m, k, k) that are NaN in one of their two orders."""
     return np.fmax(pairs, pairs.transpose((0, 2, 1)))
 
@@ -234,7 +236,17 @@ def measured(
     return found
 
 
-def _asked(model, hyper, where, name, picked, measure, over, keep, progressbar):
+def _asked(
+    model: Model,
+    hyper: HyperparameterDraws,
+    where: Points,
+    name: str,
+    picked: Picked,
+    measure: Measure,
+    over: str,
+    keep: str,
+    progressbar: bool,
+) -> xr.Dataset:
     likelihood, kept = model.specification.observation, _Kept(model, name, picked, where)
     mixture, largest = PredictiveMixture(), 0.0
     center = 0.0 if model.training.scales_y else model.training.y_scaling.center
@@ -260,7 +272,7 @@ def _asked(model, hyper, where, name, picked, measure, over, keep, progressbar):
 class _Kept:
     """What is kept of a measure's numbers, in user units and scaled: draws, means and sds."""
 
-    def __init__(self, model, name, picked, where):
+    def __init__(self, model: Model, name: str, picked: Picked, where: Points) -> None:
         self._name = name
         self._dims = ("obs", "feature") if name == "relevance" else PAIRED
         self._coords = dict.fromkeys(self._dims[1:], picked.names)
@@ -272,12 +284,12 @@ class _Kept:
         deviations[picked.places] = model.training.X_deviations[picked.columns]
         for column, place in picked.levels.items():
             deviations[place] = level_deviation(model, column)
-        scales = per_unit, deviations * per_unit
+        scales = [per_unit, deviations * per_unit]
         if len(self._shape) == 3:
             scales = [np.multiply.outer(scale, scale) for scale in scales]
         self._scales = dict(zip((name, f"{name}_scaled"), scales, strict=True))
 
-    def open(self, lead, keep):
+    def open(self, lead: tuple[int, int], keep: str) -> None:
         """Allocate arrays for draws; a mixture has none."""
         self._stores = {}
         if keep == "draws":
@@ -285,10 +297,10 @@ class _Kept:
         self._average = np.empty((*lead, *self._shape[1:]))
         self._count, self._sums = 0, {name: np.zeros((2, *self._shape)) for name in self._scales}
 
-    def _scaled(self, numbers):
+    def _scaled(self, numbers: np.ndarray) -> dict[str, np.ndarray]:
         return {name: numbers * scale for name, scale in self._scales.items()}
 
-    def add(self, at, numbers):
+    def add(self, at: tuple[int, int], numbers: np.ndarray) -> None:
         """Keep one draw's numbers (m, picked) or (m, picked, picked)."""
         self._count += 1
         for name, array in self._scaled(numbers).items():
@@ -300,7 +312,7 @@ class _Kept:
                 self._stores[name][at] = array
         self._average[at] = array.mean(axis=0)
 
-    def dataset(self):
+    def dataset(self) -> xr.Dataset:
         """Draws, their means and standard deviations, and averages over observations."""
         variables = {
             name: (("chain", "draw", *self._dims), array) for name, array in self._stores.items()
@@ -312,34 +324,36 @@ class _Kept:
         variables[f"average_{self._name}"] = ("chain", "draw", *self._dims[1:]), self._average
         return self._named(variables)
 
-    def of_one(self, numbers):
+    def of_one(self, numbers: np.ndarray) -> xr.Dataset:
         """The Dataset of one distribution, such as a mixture, which has no draws."""
         scaled = self._scaled(numbers)
         variables = {name: (self._dims, array) for name, array in scaled.items()}
         average = scaled[f"{self._name}_scaled"].mean(axis=0)
         return self._named(variables | {f"average_{self._name}": (self._dims[1:], average)})
 
-    def _named(self, variables):
+    def _named(self, variables: dict[str, Any]) -> xr.Dataset:
         named = xr.Dataset(variables | self._value, self._coords, self._attrs)
         named = named.set_coords("level") if "level" in named else named
         of = "the feature" if self._name == "relevance" else "both features"
         for name in named:
-            if name.startswith((f"{self._name}_scaled", "average_")):
+            if str(name).startswith((f"{self._name}_scaled", "average_")):
                 named[name].attrs["units"] = f"per standard deviation of {of}"
         return named
 
 
 class PredictiveMixture:
-    """A new sample's y under the mixture over draws, within the family of each draw's.
+    """A new sample's y under the mixture over draws, within the family of each draw's."""
 
-    Means and probabilities are averaged, which for labels is the mixture itself. A squared scale
-    follows the law of total variance, differentiated: with M the mean of the draws' means m, V is
-    the mean of ``V + (m - M)^2``, and its derivatives follow from covariances between m, m_d and
-    m_de over draws. The excess, 1 / nu or 1 / dispersion, is averaged.
-    """
+    # Means and probabilities are averaged, which for labels is the mixture itself. A squared scale
+    # follows the law of total variance, differentiated: with M the mean of the draws' means m, V is
+    # the mean of V + (m - M)^2, and its derivatives follow from covariances between m, m_d and m_de
+    # over draws. The excess, 1 / nu or 1 / dispersion, is averaged.
 
-    def __init__(self):
-        self._count, self._excess, self._means, self._within, self._between = 0, 0.0, [], [], []
+    def __init__(self) -> None:
+        self._count, self._excess = 0, 0.0
+        self._means: list[list[np.ndarray]] = []
+        self._within: list[np.ndarray] = []
+        self._between: list[np.ndarray] = []
 
     def add(self, found: Predictive) -> None:
         """Add one draw's `Predictive`."""
@@ -358,11 +372,12 @@ class PredictiveMixture:
         if found.variance is not None:
             self._spread(jets[0], found.variance, shifts[0])
 
-    def _spread(self, mean, variance, shift):
-        """Add one draw to ``V + (m - M)^2`` and its derivatives, by Welford's update.
-
-        In each product one factor is a deviation from the old mean, `shift`, and one from the new.
-        """
+    def _spread(
+        self, mean: Sequence[np.ndarray], variance: Jet, shift: Sequence[np.ndarray]
+    ) -> None:
+        """Add one draw to V + (m - M)^2 and its derivatives, by Welford's update."""
+        # In each product one factor is a deviation from the old mean, `shift`, and one from the
+        # new.
         left = mean[0] - self._means[0][0]
         parts = zip(self._within, variance, self._between, shift, (1.0, 2.0, 2.0), strict=False)
         for within, part, between, step, factor in parts:
@@ -379,18 +394,15 @@ class PredictiveMixture:
         return Predictive(means, Jet(*spread) if spread else None, self._excess)
 
 
-def change(parameters, factor=1.0):
-    """Speed at which a distribution changes with x: KL-diff and KL-diff^2.
-
-    For uncorrelated parameters theta_k with Fisher information I_k, KL from p(x) to p(x + t e_d) is
-    ``t^2 / 2 sum_k I_k theta_k,d^2`` to second order. Returns ``sqrt(sum_k I_k theta_k,d^2)`` (m,
-    d) and ``sqrt(factor sum_k I_k theta_k,de^2)`` (m, d, d), or None without second derivatives.
-
-    References
-    ----------
-    Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity analysis using Renyi divergences"
-    (2021), equations 2 and 3; the supplement has the latter with a factor of 1.
-    """
+def change(
+    parameters: Sequence[tuple[Jet, np.ndarray]], factor: float = 1.0
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """KL-diff sqrt(sum_k I_k theta_k,d^2) and KL-diff^2 sqrt(factor sum_k I_k theta_k,de^2)."""
+    # For uncorrelated parameters theta_k with Fisher information I_k, KL from p(x) to p(x + t e_d)
+    # is t^2 / 2 sum_k I_k theta_k,d^2 to second order. The second, (m, d, d), is None without
+    # second derivatives. See Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity
+    # analysis using Renyi divergences" (2021), equations 2 and 3; the supplement has the latter
+    # with a factor of 1.
     roots = [(jet, np.sqrt(information)) for jet, information in parameters]
     first = sum((root[:, None] * jet.first) ** 2 for jet, root in roots)
     if any(jet.second is None for jet, _ in roots):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import xarray as xr
@@ -15,8 +15,7 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.evaluate import evaluate
-from bayes_gpx.draws.points import from_baseline
-from bayes_gpx.draws.questions import is_nonlinear
+from bayes_gpx.draws.questions import ShapleyOperator, is_nonlinear
 from bayes_gpx.draws.random_functions import by_functions, or_else
 from bayes_gpx.draws.scales import Latent, LogVariance, Response, is_of_y
 from bayes_gpx.draws.stores import with_more
@@ -25,7 +24,7 @@ from bayes_gpx.explain.answered import answered, documented
 from bayes_gpx.explain.attributions import (
     MOST_BASELINES,
     OF,
-    apart,
+    against,
     refuse_joint,
     warn_if_incomplete,
 )
@@ -36,6 +35,8 @@ from bayes_gpx.processes.shapley import MOST_PAIRED, NoProduct
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.points import Points
+    from bayes_gpx.draws.questions import Question
     from bayes_gpx.model.model import Model
 
 MOST_POINTS = 8192
@@ -173,20 +174,26 @@ def shapley_values(
     return answered(answer, locals())
 
 
-def _answer(model, idata, where, *, baseline, method, permutations, of, **options):
+def _answer(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    *,
+    baseline: Any,
+    method: str,
+    permutations: int,
+    of: str,
+    **options: Any,
+) -> xr.Dataset:
     """Shapley values against a baseline, against each of a dict, or over a measure."""
     if method == "permutations":
         options["orders"] = _orders(permutations, options.get("seed"))
     if method == "fanova":
         return by_components(model, idata, where, baseline, of, **options)
-    if isinstance(baseline, Mapping):
-        return apart(model, idata, where, baseline, partial(_explained, of=of), **options)
-    where = from_baseline(model, where, baseline)
-    name = baseline if isinstance(baseline, str) else "given"
-    return _explained(model, idata, where, name, of=of, **options)
+    return against(model, idata, where, baseline, partial(_explained, of=of), **options)
 
 
-def _orders(permutations, seed):
+def _orders(permutations: int, seed: int | None) -> Orders:
     count("permutations", permutations, 4)
     if permutations % 2:
         raise ValueError(
@@ -198,9 +205,18 @@ def _orders(permutations, seed):
     return Orders(permutations, int(np.random.SeedSequence(seed).generate_state(1)[0]))
 
 
-def _explained(model, idata, where, name, *, of, orders=None, **options):
+def _explained(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    name: str,
+    *,
+    of: str,
+    orders: Orders | None = None,
+    **options: Any,
+) -> xr.Dataset:
     refuse_joint(where, options)
-    on, baselines = options.pop("on", "response"), len(np.atleast_2d(where.baseline))
+    on, baselines = options.pop("on", "response"), where.paths
     quantity = questions.shapley_value(model, name, orders)
     of_f = of == "value" and not is_nonlinear(model, quantity, on)
     closed = of_f and baselines <= MOST_BASELINES
@@ -231,28 +247,38 @@ def _explained(model, idata, where, name, *, of, orders=None, **options):
     if orders is not None:
         own = {name: options[name] for name in ("num_draws", "progressbar") if name in options}
         found = _with_errors(found, monte_carlo_errors(model, idata, view, **own), quantity)
-        if options.get("path") is not None and options.get("keep", "draws") == "draws":
+        if options.get("path") is not None:
             found = with_more(options["path"], found[["attribution_mc_error"]])
     warn_if_incomplete(model, found, on)
     return found
 
 
-def _has_products(model, idata, quantity, where, on):
+def _has_products(model: Model, idata: Draws, quantity: Question, where: Points, on: str) -> bool:
     """Whether the covariance of all rows has a closed form, tried on the first row of few draws."""
     if len(quantity.labels) <= MOST_PAIRED or model.specification.expanded:
         return True
     few = None if isinstance(idata, Mapping) else idata["posterior"].sizes["chain"]
-    options = {"num_draws": few, "keep": "summary", "on": on, "progressbar": False}
+    first = where.take(slice(1))
     try:
-        evaluate(model, idata, quantity, where.take(slice(1)), **options)
+        evaluate(
+            model,
+            idata,
+            quantity,
+            first,
+            num_draws=few,
+            keep="summary",
+            on=on,
+            progressbar=False,
+        )
     except NoProduct:
         return False
     return True
 
 
-def _refuse_many(quantity, baselines):
+def _refuse_many(quantity: Question, baselines: int) -> None:
     """Raise if coalitions and baselines make too many points for each row."""
-    points, players, orders = quantity.points, len(quantity.labels), quantity.operator.orders
+    points, players = quantity.points, len(quantity.labels)
+    orders = cast(ShapleyOperator, quantity.operator).orders
     if points * baselines <= MOST_POINTS:
         return
     if orders is None or orders.count is None:
@@ -265,9 +291,9 @@ def _refuse_many(quantity, baselines):
     )
 
 
-def _with_errors(found, errors, quantity):
+def _with_errors(found: xr.Dataset, errors: np.ndarray, quantity: Question) -> xr.Dataset:
     dims = [dim for dim in ("obs", "class", "feature") if dim in found["attribution_mean"].dims]
-    errors = xr.DataArray(errors, {"feature": list(quantity.labels)}, dims)
-    errors = errors.sel(feature=found["feature"].values)
-    found["attribution_mc_error"] = errors.variable.transpose(*found["attribution_mean"].dims)
+    named = xr.DataArray(errors, {"feature": list(quantity.labels)}, dims)
+    named = named.sel(feature=found["feature"].values)
+    found["attribution_mc_error"] = named.variable.transpose(*found["attribution_mean"].dims)
     return found

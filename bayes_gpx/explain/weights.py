@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import xarray as xr
@@ -20,6 +20,7 @@ from bayes_gpx.explain.answered import answered, documented
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.points import Points
     from bayes_gpx.model.model import Model
 
 
@@ -114,16 +115,16 @@ def weights(
     return answered(partial(_weights, smooth=smooth, units=units), locals(), needs_z=False)
 
 
-def _weights(model, idata, where, *, smooth, units, **options):
+def _weights(
+    model: Model, idata: Draws, where: Points, *, smooth: bool, units: str, **options: Any
+) -> xr.Dataset:
     kind = questions.weight if units == "centred" else questions.coefficient
     return evaluate(model, idata, kind(model, smooth=smooth), where, **options)
 
 
 def deviation_sds(model: Model, idata: Draws, num_draws: int | None = None) -> xr.DataArray:
-    """Standard deviation of `eps_w`, the deviation of a row's weights from g, by feature.
-
-    In the units of weights; the root mean square over hyperparameter draws.
-    """
+    """Standard deviation of `eps_w`, a row's deviation from g, by feature, in units of weights."""
+    # The root mean square over hyperparameter draws.
     training, spec = model.training, model.specification
     hyper = hyperparameter_draws(model, idata, num_draws)
     squares = [np.square(spec.deviation_sd(theta)) for _, theta in hyper]
@@ -219,5 +220,5 @@ def contributions(
     return answered(_contributions, locals())
 
 
-def _contributions(model, idata, where, **options):
+def _contributions(model: Model, idata: Draws, where: Points, **options: Any) -> xr.Dataset:
     return evaluate(model, idata, questions.contribution(model), where, **options)

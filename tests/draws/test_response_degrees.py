@@ -5,7 +5,9 @@ from itertools import batched
 from types import SimpleNamespace
 
 import numpy as np
+import xarray as xr
 
+import bayes_gpx as bx
 from bayes_gpx.draws.points import Points
 from bayes_gpx.draws.views import ByChainRule
 
@@ -46,3 +48,21 @@ def test_each_row_of_each_function_has_the_degree_that_it_needs():
     of_all = {(n, *part) for n in range(FUNCTIONS) for part in ((8, (0, 1)), (16, (2,)))}
     assert set(asked) == of_all | again | {(n, 8, (0, 1, 2)) for n in tried}
     assert asked.total() == len(of_all) + len(again) + 2 * len(tried)
+
+
+def test_a_rough_function_among_smooth_ones_is_followed_again_by_itself():
+    rng = np.random.default_rng(1)
+    X, new = rng.normal(size=(20, 2)), rng.normal(size=(4, 2))
+    model = bx.GP(X, np.where(X[:, 0] > 0, "high", "low"), likelihood="bernoulli")
+    lengthscale = np.ones((1, 22, 2))
+    lengthscale[0, 5] = 0.15  # degrees are tried on draws 0, 3, 6 and so on
+    values = {
+        "lengthscale": (("chain", "draw", "feature"), lengthscale),
+        "amplitude": (("chain", "draw"), np.full((1, 22), 2.0)),
+    }
+    posterior = xr.Dataset(values, {"feature": ["x0", "x1"]})
+    idata = xr.DataTree.from_dict({"posterior": posterior})
+    found = bx.attributions(model, idata, new, seed=1, progressbar=False)
+    assert np.isfinite(found["attribution"]).all()
+    missed = np.abs(found["attribution"].sum("feature") - found["difference"])
+    assert missed.max() < 1e-6 * np.abs(found["difference"]).max()

@@ -405,3 +405,22 @@ def test_an_array_that_vanishes_within_a_write_means_another_call_took_the_folde
         elif taken == "claimed":
             stores.Claim(folder, tmp_path / "store")
         group["weight"]
+
+
+@pytest.mark.parametrize(
+    "function, options",
+    [
+        (bx.attributions, {}),
+        (bx.derivatives, {}),
+        (bx.shapley_values, {"method": "permutations"}),
+        (bx.attributions, {"on": "latent"}),
+        (bx.attributions, {"on": "latent", "of": "log_variance"}),
+    ],
+)
+def test_a_path_of_summaries_is_refused_on_every_scale(tmp_path, function, options):
+    X = np.random.default_rng(1).normal(size=(12, 2))
+    model = bx.GP(X, np.where(X[:, 0] > 0, "high", "low"), likelihood="bernoulli")
+    theta = {"lengthscale": [1.0, 1.0], "amplitude": 2.0}
+    options = options | {"keep": "summary", "path": tmp_path / "store", "progressbar": False}
+    with pytest.raises(ValueError, match="path was given with keep='summary'"):
+        function(model, theta, X[:2], **options)
