@@ -152,11 +152,11 @@ def each_draw(
     """Evaluate a build function for each draw, block of rows and case.
 
     `size_of` is given the length of alpha and returns how many rows a block has, unless `blocks` of
-    positions are given. `cases` are those
-    of all draws, or a function from a draw's number to its cases. A build function without alpha
-    and root is not `conditioned`; blocks are then the outer loop. `only` picks draws by number;
-    `begun` are the number of draws, and of rows of the next, that are left out. Inside of
-    `by_executor` all draws but the first two, which say how long one takes, are in tasks.
+    positions are given. `cases` are those of all draws, or a function from a draw's number to its
+    cases. A build function without alpha and root is not `conditioned`; blocks are then the outer
+    loop. `only` picks draws by number; `begun` are the number of draws, and of rows of the next,
+    that are left out. Inside of `by_executor` all draws but the first two, which say how long one
+    takes, are in tasks.
 
     Yields
     ------
