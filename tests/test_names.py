@@ -7,9 +7,9 @@ import re
 
 import numpy as np
 import pytest
+from bayes_gpx.explain.options import SHARED
 
 import bayes_gpx as bx
-from bayes_gpx.explain.options import SHARED
 from bayes_gpx.names import FUNCTIONS
 
 X, Y = np.arange(8.0)[:, None], np.sin(np.arange(8.0))
