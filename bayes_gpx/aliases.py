@@ -1,6 +1,6 @@
 """Names of types that signatures share; nothing is imported until a type checker asks."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -34,3 +34,9 @@ type Priors = dict[str, Any]
 
 type Backend = Literal["matplotlib", "plotly", "bokeh", "none"]
 """Plotting backend of `arviz_plots`."""
+
+type Dims = str | Sequence[str] | None
+"""Name of the dim of a PyMC variable, or several; None for a single number."""
+
+type Rename = Callable[[str], str]
+"""From the name of a variable or dim to its name in the PyMC model."""

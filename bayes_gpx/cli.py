@@ -1,13 +1,32 @@
 """The command `bayes-gpx`: fit, explain and report without writing Python."""
 
+from __future__ import annotations
+
 import os
 import sys
 import warnings
-from contextlib import ExitStack
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from bayes_gpx.cli_arguments import Approximation, Lists, Named, Place, Rows, in_flags
+from bayes_gpx.cli_arguments import (
+    ROWS,
+    Approximation,
+    Lists,
+    Named,
+    Place,
+    Rows,
+    attribution_option,
+    baseline_option,
+    ci_prob,
+    drop_missing,
+    in_flags,
+    quiet,
+    run_folder,
+    seed,
+)
 from bayes_gpx.cli_rows import (
     Chosen,
     Roles,
@@ -17,8 +36,12 @@ from bayes_gpx.cli_rows import (
     rows_to_fit,
     warn_outside,
 )
-from bayes_gpx.cli_runs import FIT, fit_into, folder_for, load_from
+from bayes_gpx.cli_runs import FIT, bounds_of, fit_into, folder_for, load_from, sayer, write_blocks
 from bayes_gpx.inference.methods import METHODS, method_named
+
+if TYPE_CHECKING:
+    pass
+
 
 REPORT, EXPLAINED, PREDICTIONS = "report.html", "explained.csv", "predictions.csv"
 INTERRUPTED = 130
@@ -38,7 +61,7 @@ bayes-gpx report run/
 """
 
 
-def main(arguments=None):
+def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Returns
@@ -72,13 +95,13 @@ def main(arguments=None):
     return 0
 
 
-def _warn(message, category, *_, **__):
+def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
     if issubclass(category, UserWarning):
         click.echo(f"Warning: {in_flags(str(message))}", err=True)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLE)
-def commands():
+def commands() -> None:
     """Gaussian processes that explain themselves, with uncertainty.
 
     Fit a model to a table, predict and explain row by row, and write a report. The example
@@ -89,38 +112,12 @@ def commands():
     """
 
 
-quiet = click.option("--quiet", is_flag=True, help="Print only warnings and errors.")
-seed = click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."
-)
-ci_prob = click.option(
-    "--ci-prob", type=click.FloatRange(0, 1, min_open=True, max_open=True),
-    help="Probability of the intervals; 0.9 by default.",
-)  # fmt: skip
-drop_missing = click.option(
-    "--drop-missing", is_flag=True, help="Drop rows with missing values, and report how many."
-)
-run_folder = click.argument(
-    "run", type=Place("the folder of a fit, followed by a file of rows", folder=True)
-)
-ROWS = Place("a CSV or Parquet file of rows")
-baseline_option = click.option(
-    "--baseline", default="mean", show_default=True, metavar="NAME|FILE",
-    help="What rows are compared with: mean, median, zero, or a table of up to 20 rows.",
-)  # fmt: skip
-attribution_option = click.option(
-    "--attribution", type=click.Choice(["integrated_gradients", "shapley"]),
-    default="integrated_gradients", show_default=True,
-    help="How the difference from the baseline is divided among features.",
-)  # fmt: skip
-
-
 @commands.command()
 @click.option(
     "--out", default="bayes-gpx-demo", show_default=True, help="Folder for figures and fit."
 )
 @seed
-def demo(out, seed):
+def demo(out: str, seed: int) -> None:
     """Fit and explain the diabetes data, and write figures and the fit to a folder."""
     click.echo("Loading PyMC and ArviZ ...")
     from bayes_gpx.demo import run
@@ -207,27 +204,27 @@ def demo(out, seed):
 @seed
 @quiet
 def fit(
-    data,
-    target,
-    features,
-    exclude,
-    id,
-    groups,
-    categorical,
-    model,
-    method,
-    likelihood,
-    resolution,
-    kernel,
-    inducing,
-    approximation,
-    out,
-    drop_missing,
-    impute,
-    force,
-    quiet,
-    **how,
-):
+    data: str | Path,
+    target: str,
+    features: Sequence[str],
+    exclude: Sequence[str],
+    id: str | None,
+    groups: str | None,
+    categorical: Sequence[str],
+    model: str,
+    method: str,
+    likelihood: str,
+    resolution: float | None,
+    kernel: str,
+    inducing: int | None,
+    approximation: Any,
+    out: Path,
+    drop_missing: bool,
+    impute: str | None,
+    force: bool,
+    quiet: bool,
+    **how: Any,
+) -> None:
     """Fit a model to the rows of DATA, a CSV or Parquet file.
 
     DATA may be a folder or a glob of Parquet files, such as 'rides/*.parquet', which are read in
@@ -248,7 +245,7 @@ def fit(
     from bayes_gpx.processes.approximations import Inducing
     from bayes_gpx.system.files import writable
 
-    say = _sayer(quiet)
+    say = sayer(quiet)
     if (out / FIT).exists() and not force:
         raise click.UsageError(
             f"{out / FIT} exists. Pass another --out, or --force to replace it once the new fit is "
@@ -260,7 +257,11 @@ def fit(
         raise click.UsageError("--inducing and --approximation were both given. Pass one of them.")
     approximation = approximation if inducing is None else Inducing(inducing)
     chosen = Chosen(features, categorical, exclude, id, groups)
-    roles, options, attrs = Roles(), {}, {}
+    roles = Roles()
+    X: Any
+    y: Any
+    options: dict[str, Any]
+    attrs: dict[str, str] = {}
     if isinstance(data, str):
         X, y, names = parts_to_fit(data, target, chosen, drop_missing, impute)
         options = {"priors": {"sigma_w": 0.0} if model == "gpx" else {}}
@@ -268,7 +269,7 @@ def fit(
         rows, roles = rows_to_fit(
             data, target, chosen, named(likelihood), drop_missing, impute, say
         )
-        X, y, names = rows.X, rows.y, list(rows.X)
+        X, y, names = rows.X, rows.y, [str(name) for name in rows.X]
         options = {"groups": rows.groups}
         attrs |= roles.imputed(rows, data)
     fitted = {"gp": GP, "gpx": GPX}[model](
@@ -304,7 +305,15 @@ def fit(
 @ci_prob
 @seed
 @quiet
-def predict(run, new, out, drop_missing, ci_prob, seed, quiet):
+def predict(
+    run: Path,
+    new: Path,
+    out: Path,
+    drop_missing: bool,
+    ci_prob: float | None,
+    seed: int | None,
+    quiet: bool,
+) -> None:
     """Predict the rows of NEW by the fit in RUN.
 
     Writes one line for each row, with its number and, if the fit and NEW have them, its id, its
@@ -324,14 +333,14 @@ def predict(run, new, out, drop_missing, ci_prob, seed, quiet):
     from bayes_gpx.export.tables import predicted
     from bayes_gpx.system.files import writable
 
-    say = _sayer(quiet)
+    say = sayer(quiet)
     writable(out)
     model, idata = load_from(run)
     rows = rows_of(model, Roles.of(idata), new, drop_missing, say, target="carried")
     warn_outside(model, rows)
     blocks = predicted(model, idata, rows.X, rows.beside(), ci_prob=ci_prob, seed=seed)
-    _write(((block,) for block in blocks), [out], len(rows.X), quiet, "Predicting")
-    say(f"wrote {out}: {len(rows.X)} rows; {_bounds(ci_prob)}.")
+    write_blocks(((block,) for block in blocks), [out], len(rows.X), quiet, "Predicting")
+    say(f"wrote {out}: {len(rows.X)} rows; {bounds_of(ci_prob)}.")
 
 
 @commands.command()
@@ -348,7 +357,18 @@ def predict(run, new, out, drop_missing, ci_prob, seed, quiet):
 @ci_prob
 @seed
 @quiet
-def explain(run, new, baseline, attribution, out, predictions, drop_missing, ci_prob, seed, quiet):
+def explain(
+    run: Path,
+    new: Path,
+    baseline: str,
+    attribution: str,
+    out: Path,
+    predictions: Path | None,
+    drop_missing: bool,
+    ci_prob: float | None,
+    seed: int | None,
+    quiet: bool,
+) -> None:
     """Explain the predictions of the rows of NEW by the fit in RUN.
 
     Writes one line for each row and feature, with the number of the row and, if the fit and NEW
@@ -380,7 +400,7 @@ def explain(run, new, baseline, attribution, out, predictions, drop_missing, ci_
     from bayes_gpx.export.tables import explained
     from bayes_gpx.system.files import writable
 
-    say = _sayer(quiet)
+    say = sayer(quiet)
     if predictions is None and (out.is_file() or not out.exists()):  # and no pipe
         named = out.resolve() if out.is_symlink() else out
         own = "" if named.name == EXPLAINED else f"{named.stem}_"
@@ -397,11 +417,16 @@ def explain(run, new, baseline, attribution, out, predictions, drop_missing, ci_
     rows = rows_of(model, roles, new, drop_missing, say, target="carried")
     start = baseline_of(model, roles, baseline, drop_missing, say)
     warn_outside(model, rows)
-    how = {"baseline": start, "attribution": attribution, "ci_prob": ci_prob, "seed": seed}
+    how: dict[str, Any] = {
+        "baseline": start,
+        "attribution": attribution,
+        "ci_prob": ci_prob,
+        "seed": seed,
+    }
     blocks = explained(model, idata, rows.X, rows.beside(), **how)
-    _write(blocks, places, len(rows.X), quiet, "Explaining")
+    write_blocks(blocks, places, len(rows.X), quiet, "Explaining")
     features = len(model.training.X.sources)
-    say(f"wrote {out}: {len(rows.X)} rows by {features} features; {_bounds(ci_prob)}.")
+    say(f"wrote {out}: {len(rows.X)} rows by {features} features; {bounds_of(ci_prob)}.")
     if predictions is not None:
         say(f"wrote {predictions}: predictions of these rows, with and without noise.")
 
@@ -420,7 +445,18 @@ def explain(run, new, baseline, attribution, out, predictions, drop_missing, ci_
 @ci_prob
 @seed
 @quiet
-def report(run, new, baseline, attribution, out, null, drop_missing, ci_prob, seed, quiet):
+def report(
+    run: Path,
+    new: Path | None,
+    baseline: str,
+    attribution: str,
+    out: Path | None,
+    null: int | None,
+    drop_missing: bool,
+    ci_prob: float | None,
+    seed: int | None,
+    quiet: bool,
+) -> None:
     """Write an HTML report about the fit in RUN.
 
     The report says whether the fit can be trusted, and explains the rows of NEW, or by default
@@ -434,10 +470,11 @@ def report(run, new, baseline, attribution, out, null, drop_missing, ci_prob, se
     from bayes_gpx.reporting.report import report as write
     from bayes_gpx.system.files import writable
 
-    say = _sayer(quiet)
+    say = sayer(quiet)
     writable(out or run / REPORT)
     model, idata = load_from(run)
-    roles, options = Roles.of(idata), {}
+    roles = Roles.of(idata)
+    options: dict[str, Any] = {}
     if new is not None:
         rows = rows_of(model, roles, new, drop_missing, say, target="scored").named()
         if rows.y is not None:
@@ -459,7 +496,7 @@ def report(run, new, baseline, attribution, out, null, drop_missing, ci_prob, se
 @click.option("--out", type=Place("a name for a CSV file", exists=False),
               help="CSV file to write the data set to.")  # fmt: skip
 @click.option("--path", help="Folder of data files; by default the one named by BAYES_GPX_DATA.")
-def datasets(name, out, path):
+def datasets(name: str | None, out: Path | None, path: str | None) -> None:
     """List the data sets, or describe the one called NAME, or write it as CSV.
 
     \b
@@ -490,38 +527,3 @@ def datasets(name, out, path):
         with replaced(out) as file:
             file.write(as_csv(data.X.assign(**{str(data.y.name): data.y})))
         click.echo(f"wrote {out}")
-
-
-def _write(blocks, places, rows, quiet, label):
-    """Write blocks of tables, one for each file, in full or as far as they were interrupted."""
-    from bayes_gpx.export.tables import CHUNK, as_csv
-    from bayes_gpx.system.files import replaced
-
-    done = 0
-    options = {"label": label, "file": sys.stderr, "hidden": quiet}
-    with ExitStack() as opened, click.progressbar(length=rows, **options) as bar:
-        files = [opened.enter_context(replaced(place)) for place in places]
-        try:
-            for tables in blocks:
-                for file, table in zip(files, tables, strict=False):
-                    file.write(as_csv(table, header=not done))
-                done += min(CHUNK, rows - done)
-                bar.update(min(CHUNK, rows))
-        except KeyboardInterrupt:
-            if not done:
-                raise
-    if done < rows:
-        raise KeyboardInterrupt(
-            f"{' and '.join(map(str, places))} {'hold' if len(places) > 1 else 'holds'} the first "
-            f"{done} of {rows} rows"
-        )
-
-
-def _bounds(ci_prob):
-    from bayes_gpx.draws.intervals import interval_probability
-
-    return f"lower and upper bound {interval_probability(ci_prob):.0%} intervals"
-
-
-def _sayer(quiet):
-    return (lambda line: None) if quiet else click.echo

@@ -135,3 +135,29 @@ def in_flags(message: str) -> str:
     for python, flag in FLAGS.items():
         message = re.sub(python, flag, message)
     return message
+
+
+quiet = click.option("--quiet", is_flag=True, help="Print only warnings and errors.")
+seed = click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."
+)
+ci_prob = click.option(
+    "--ci-prob", type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Probability of the intervals; 0.9 by default.",
+)  # fmt: skip
+drop_missing = click.option(
+    "--drop-missing", is_flag=True, help="Drop rows with missing values, and report how many."
+)
+run_folder = click.argument(
+    "run", type=Place("the folder of a fit, followed by a file of rows", folder=True)
+)
+ROWS = Place("a CSV or Parquet file of rows")
+baseline_option = click.option(
+    "--baseline", default="mean", show_default=True, metavar="NAME|FILE",
+    help="What rows are compared with: mean, median, zero, or a table of up to 20 rows.",
+)  # fmt: skip
+attribution_option = click.option(
+    "--attribution", type=click.Choice(["integrated_gradients", "shapley"]),
+    default="integrated_gradients", show_default=True,
+    help="How the difference from the baseline is divided among features.",
+)  # fmt: skip

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
+    from bayes_gpx.data.features import Frame
     from bayes_gpx.data.gaps import Imputation
     from bayes_gpx.data.row_source import RowSource
     from bayes_gpx.export.tables import Beside
@@ -73,22 +74,13 @@ ROLES = "bayes_gpx_columns"
 
 @dataclass(frozen=True)
 class Read:
-    """Rows of a sheet, numbered as in the file.
+    """Rows of a sheet, numbered as in the file."""
 
-    Attributes
-    ----------
-    X : pandas.DataFrame
-        Features, filled in.
-    y, groups, ids : pandas.Series or None
-    gaps : pandas.DataFrame or None
-        Which features were missing, where a fit fills them in.
-    """
-
-    X: pd.DataFrame
+    X: pd.DataFrame  # features, filled in
     y: pd.Series | None = None
     groups: pd.Series | None = None
     ids: pd.Series | None = None
-    gaps: pd.DataFrame | None = None
+    gaps: pd.DataFrame | None = None  # which features were missing, where a fit fills them in
 
     def beside(self) -> Beside:
         """What tables show beside each row."""
@@ -116,15 +108,9 @@ def rows_of(
     target: Literal["scored", "carried"] | None = None,
     baseline: bool = False,
 ) -> Read:
-    """Read rows that the model can explain, and the columns beside, if the sheet has them.
-
-    Parameters
-    ----------
-    target : {"scored", "carried"}, optional
-        Read the target too: only if it is whole, or as it stands.
-    baseline : bool
-        Whether features alone are wanted.
-    """
+    """Rows that the model can explain, and the columns beside, if the sheet has them."""
+    # The `target` is read too if it is "scored", only if it is whole, or "carried", as it stands.
+    # `baseline` says that features alone are wanted.
     from bayes_gpx.data.sheets import Wanted, columns_of, read_sheet
 
     known, imputed = model.training.X, roles.imputation
@@ -154,13 +140,15 @@ def rows_of(
     return Read(X, table.get(name), table.get(roles.groups), table.get(roles.id), gaps)
 
 
-def _kind_of_feature(known, name):
+def _kind_of_feature(known: Frame, name: str) -> str:
     if name in known.levels:
         return "category"
     return "dates" if name in known.origins else "numbers"
 
 
-def _filled(X, imputation, path, say):
+def _filled(
+    X: pd.DataFrame, imputation: Imputation | None, path: str | Path, say: Callable[[str], object]
+) -> tuple[pd.DataFrame, pd.DataFrame | None]:
     """Features without gaps, and where the gaps were."""
     if imputation is None:
         return X, None
@@ -209,15 +197,9 @@ def rows_to_fit(
     observation: Any,
     drop_missing: bool,
     impute: str | None,
-    say: Callable[[str], None],
+    say: Callable[[str], object],
 ) -> tuple[Read, Roles]:
-    """Rows of a sheet that a model is to learn from, and the roles of its columns.
-
-    Raises
-    ------
-    click.UsageError, ValueError
-        For columns that are not there, or hold something else than they should.
-    """
+    """Rows to learn from, and the roles of their columns; raises for wrong columns."""
     from bayes_gpx.data.gaps import Imputation
     from bayes_gpx.data.sheets import Wanted, columns_of, numbers_rows, read_sheet
 
@@ -266,13 +248,8 @@ class Chosen:
     groups: str | None = None
 
     def features_of(self, target: str, columns: list[str]) -> list[str]:
-        """Names of the features: those that were named, or all columns without another role.
-
-        Raises
-        ------
-        click.UsageError
-            For a column that has two roles, and one to exclude that is not there.
-        """
+        """Features: those that were named, or all columns without another role."""
+        # Raises for a column that has two roles, and for one to exclude that is not there.
         roles: dict[str, str] = {}
         given: list[tuple[str, str | None]]
         given = [("the target", target), ("the id", self.id), ("the groups", self.groups)]

@@ -1,10 +1,11 @@
-"""Folders of fits: written so that an interruption leaves something, and read."""
+"""Folders of fits and files of tables: written so that an interruption leaves something."""
 
 from __future__ import annotations
 
+import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from bayes_gpx.inference.methods import method_named
 from bayes_gpx.system.warning import FitWarning
 
 if TYPE_CHECKING:
+    import pandas as pd
     import xarray as xr
 
     from bayes_gpx.model.model import Model
@@ -46,11 +48,9 @@ def fit_into(
     progressbar: bool,
     attrs: Mapping[str, str],
 ) -> tuple[xr.DataTree, Path, bool]:
-    """Fit and save; before sampling save a fit by MAP, so that an interruption leaves something.
-
-    Only a complete fit replaces an earlier one, and the fit by MAP never replaces anything.
-    Returns the fit, the file that holds it, and whether it is complete.
-    """
+    """Fit and save; return the fit, the file that holds it, and whether it is complete."""
+    # Before sampling a fit by MAP is saved, so that an interruption leaves something. Only a
+    # complete fit replaces an earlier one, and the fit by MAP never replaces anything.
     from bayes_gpx.model.storage import save
 
     meanwhile = path.with_name(INTERRUPTED_FIT) if path.exists() else path
@@ -94,3 +94,46 @@ def load_from(run: Path) -> tuple[Model, xr.DataTree]:
     if model.training.Z is not None and not model.training.tied:
         raise ValueError(f"The model in {path} has its own Z. Explain it in Python.")
     return model, idata
+
+
+def write_blocks(
+    blocks: Iterable[Sequence[pd.DataFrame]],
+    places: Sequence[Path],
+    rows: int,
+    quiet: bool,
+    label: str,
+) -> None:
+    """Write blocks of tables, one for each file, in full or as far as they were interrupted."""
+    from bayes_gpx.export.tables import CHUNK, as_csv
+    from bayes_gpx.system.files import replaced
+
+    done = 0
+    options: dict[str, Any] = {"label": label, "file": sys.stderr, "hidden": quiet}
+    with ExitStack() as opened, click.progressbar(length=rows, **options) as bar:
+        files = [opened.enter_context(replaced(place)) for place in places]
+        try:
+            for tables in blocks:
+                for file, table in zip(files, tables, strict=False):
+                    file.write(as_csv(table, header=not done))
+                done += min(CHUNK, rows - done)
+                bar.update(min(CHUNK, rows))
+        except KeyboardInterrupt:
+            if not done:
+                raise
+    if done < rows:
+        raise KeyboardInterrupt(
+            f"{' and '.join(map(str, places))} {'hold' if len(places) > 1 else 'holds'} the first "
+            f"{done} of {rows} rows"
+        )
+
+
+def bounds_of(ci_prob: float | None) -> str:
+    """What columns of intervals are, in words."""
+    from bayes_gpx.draws.intervals import interval_probability
+
+    return f"lower and upper bound {interval_probability(ci_prob):.0%} intervals"
+
+
+def sayer(quiet: bool) -> Callable[[str], object]:
+    """Function that prints a line, or nothing if the command is quiet."""
+    return (lambda line: None) if quiet else click.echo

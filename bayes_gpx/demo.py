@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import arviz as az
 import matplotlib
@@ -24,6 +24,10 @@ from bayes_gpx.model.storage import save
 from bayes_gpx.plots import plot_contributions, plot_weights
 from bayes_gpx.system.files import replaced, writable
 
+if TYPE_CHECKING:
+    from bayes_gpx.aliases import Draws
+
+
 TEST_ROWS = 89
 CHAINS, TUNE, DRAWS = 4, 300, 400
 EXPLAINED_DRAWS, CURVE_DRAWS = 800, 200
@@ -36,11 +40,8 @@ def run(
     say: Callable[[str], Any] = print,
     progressbar: bool = True,
 ) -> Any:
-    """Fit, check and explain; write figures and the fit into a folder.
-
-    `folder` is made if absent, and `say` takes each line of the report. Returns RMSE, R² and
-    coverage of each fit, by name.
-    """
+    """Fit, check and explain into a folder; return RMSE, R² and coverage of each fit by name."""
+    # `folder` is made if absent, and `say` takes each line of the report.
     started = time.perf_counter()
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -93,20 +94,26 @@ def run(
     return results
 
 
-def _score(predicted, y):
+def _score(predicted: xr.Dataset, y: Any) -> tuple[float, float, float]:
     """RMSE, R² and coverage of central intervals."""
     error = predicted["y_mean"].values - y.values
     rmse = float(np.sqrt(np.mean(error**2)))
     return rmse, 1 - rmse**2 / float(y.var(ddof=0)), coverage(predicted, y, LEVEL).item()
 
 
-def _telling(explained):
+def _telling(explained: xr.Dataset) -> np.ndarray:
     """Three observations: lowest, middle and highest expected progression."""
     order = np.argsort(explained["contribution_mean"].sum("feature").values)
     return explained["obs"].values[order[[0, len(order) // 2, -1]]]
 
 
-def _tell(explained, predicted, patient, observed, say):
+def _tell(
+    explained: xr.Dataset,
+    predicted: xr.Dataset,
+    patient: Any,
+    observed: float,
+    say: Callable[[str], None],
+) -> None:
     one, f = explained.sel(obs=patient), predicted.sel(obs=patient)
     say(
         f"\nPatient {patient}: predicted {float(f['y_mean']):.0f} ± {float(f['y_sd']):.0f}, "
@@ -122,18 +129,25 @@ def _tell(explained, predicted, patient, observed, say):
         )
 
 
-def _figures(folder, model, idata, explained, patients, seed):
+def _figures(
+    folder: Path,
+    model: GPX,
+    idata: Draws,
+    explained: xr.Dataset,
+    patients: np.ndarray,
+    seed: int,
+) -> Iterator[Path]:
     """Draw and save each figure; yields paths."""
 
-    def keep(collection, name):
+    def keep(collection: Any, name: str) -> Path:
         path, figure = folder / name, collection.viz["figure"].item()
         with replaced(path) as file:
             figure.savefig(file, format="png", dpi=110)
         return path
 
     yield keep(plot_contributions(explained, obs=patients), "contributions.png")
-    leading = np.abs(explained["contribution_mean"]).mean("obs")
-    features = explained["feature"].values[np.argsort(-leading.values)[:3]]
+    leading = abs(explained["contribution_mean"]).mean("obs")
+    features = explained["feature"].values[np.argsort(-leading.values)[:3]].tolist()
     yield keep(plot_weights(_curves(model, idata, features, seed)), "weights.png")
     yield keep(az.plot_trace_dist(idata, compact=True), "trace.png")
     replicated = predictions(model, idata, num_draws=200, seed=seed, progressbar=False)
@@ -146,7 +160,9 @@ def _figures(folder, model, idata, explained, patients, seed):
     yield keep(az.plot_ppc_dist(checked, num_samples=50), "posterior_predictive.png")
 
 
-def _curves(model, idata, features, seed, points=60):
+def _curves(
+    model: GPX, idata: Draws, features: Sequence[str], seed: int, points: int = 60
+) -> xr.Dataset:
     """Weight functions g along each feature, the others at their mean."""
     X = model.training.X
     center = X.values.mean(axis=0)
@@ -154,8 +170,9 @@ def _curves(model, idata, features, seed, points=60):
     for feature in features:
         j = X.columns.index(feature)
         grid = np.tile(center, (points, 1))
-        grid[:, j] = np.linspace(*np.quantile(X.values[:, j], [0.01, 0.99]), points)
-        options = {
+        low, high = np.quantile(X.values[:, j], [0.01, 0.99])
+        grid[:, j] = np.linspace(low, high, points)
+        options: dict[str, Any] = {
             "smooth": True,
             "features": [feature],
             "num_draws": CURVE_DRAWS,

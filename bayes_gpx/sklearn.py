@@ -46,7 +46,7 @@ __all__ = ["GPClassifier", "GPRegressor", "GPXRegressor"]
 class _Estimator(BaseEstimator):
     """What the estimators share; a pickled one rebuilds its model."""
 
-    def _fit(self, build, X, y, **more):
+    def _fit(self, build: Callable[..., Any], X: Table, y: Column, **more: Any) -> Self:
         """Build and fit a model with the estimator's parameters that it accepts."""
         given = self.get_params(deep=False)
         taken = {name: given[name] for name in signature(build).parameters if name in given}
@@ -56,7 +56,7 @@ class _Estimator(BaseEstimator):
         self.idata_ = self.model_.fit(self.method, **options)
         return self
 
-    def _training(self, X, y, **checks):
+    def _training(self, X: Table, y: Column, **checks: Any) -> tuple[Any, Any]:
         """X and y of a fit: numbers are checked by scikit-learn, categories by the model."""
         if _has_categories(X):
             validate_data(self, X, skip_check_array=True)
@@ -65,21 +65,26 @@ class _Estimator(BaseEstimator):
         X, y = validate_data(self, X, y, dtype="float64", ensure_min_samples=2, **checks)
         return self._named(X), y
 
-    def _new(self, X):
+    def _new(self, X: Table) -> Any:
         check_is_fitted(self)
         if self.model_.training.X.levels:
             return validate_data(self, X, reset=False, skip_check_array=True)
         _refuse_text(X)
         return self._named(validate_data(self, X, reset=False, dtype="float64"))
 
-    def _named(self, X):
+    def _named(self, X: Any) -> np.ndarray | pd.DataFrame:
         names = getattr(self, "feature_names_in_", None)
         return X if names is None else pd.DataFrame(X, columns=names)
 
-    def _predictions(self, X, draws=2):
+    def _predictions(self, X: Table, draws: int = 2) -> xr.Dataset:
         """Predictions; means are exact whatever the number of draws, sds of rates are not."""
         X = self._new(X)
-        options = {"keep": "summary", "draws": draws, "seed": 0, "progressbar": False}
+        options: dict[str, Any] = {
+            "keep": "summary",
+            "draws": draws,
+            "seed": 0,
+            "progressbar": False,
+        }
         return predictions(self.model_, self.idata_, X, **options)
 
     def explain(self, X: Table, **options: Any) -> xr.Dataset:
@@ -279,13 +284,13 @@ class GPClassifier(ClassifierMixin, _Estimator):
         return self.classes_[largest]
 
 
-def _has_categories(X):
+def _has_categories(X: Table) -> bool:
     """Whether a table is a frame with categorical columns."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     return isinstance(frame, nw.DataFrame) and any(map(declared, frame.iter_columns()))
 
 
-def _refuse_text(X):
+def _refuse_text(X: Table) -> None:
     """Raise as the models do for a column of text in a frame; scikit-learn does not name it."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
@@ -296,7 +301,7 @@ def _refuse_text(X):
                 numeric(column.to_numpy(), "X", str(column.name), rows)
 
 
-def _of_numpy(y):
+def _of_numpy(y: Column) -> Any:
     """Labels of one of pandas' own types in an array of NumPy's type; all others as they are."""
     dtype = getattr(y, "dtype", None)
     if not isinstance(dtype, pd.api.extensions.ExtensionDtype):
@@ -305,7 +310,9 @@ def _of_numpy(y):
     return labels.astype(getattr(dtype, "numpy_dtype", labels.dtype))[codes.astype(int)]
 
 
-def _mean_and_sd(estimator, X, return_std):
+def _mean_and_sd(
+    estimator: _Estimator, X: Table, return_std: bool
+) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
     found = estimator._predictions(X, DRAWS if return_std else 2)
     mean = found["response_mean"].values
     return (mean, found["response_sd"].values) if return_std else mean

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pymc as pm
@@ -174,7 +174,9 @@ def calibrate(
     return _as_tree(found, replicates)
 
 
-def _run(replicates, entropy, number, folder):
+def _run(
+    replicates: Replicates, entropy: int, number: int, folder: Path | None
+) -> dict[str, dict[str, np.ndarray]]:
     """One run, kept in the folder if there is one."""
     file = None if folder is None else folder / f"run_{number}.npz"
     if file is not None and file.exists():
@@ -191,14 +193,18 @@ def _run(replicates, entropy, number, folder):
         raise
     if file is not None:
         with replaced(file) as opened:
-            flat = {f"{group}/{k}": v for group, own in found.items() for k, v in own.items()}
+            flat: dict[str, Any] = {
+                f"{group}/{k}": v for group, own in found.items() for k, v in own.items()
+            }
             np.savez(opened, **flat)
     return found
 
 
-def _folder(path, replicates, seed):
+def _folder(
+    path: str | PathLike | None, replicates: Replicates, seed: int | None
+) -> tuple[Path | None, int]:
     """The folder for runs, and the entropy of their seeds."""
-    entropy = np.random.SeedSequence(seed).entropy
+    entropy = cast(int, np.random.SeedSequence(seed).entropy)
     if path is None:
         return None, entropy
     folder, model, posterior = Path(path), replicates.model, replicates.posterior
@@ -228,12 +234,14 @@ def _folder(path, replicates, seed):
     return folder, entropy
 
 
-def _as_tree(found, replicates):
+def _as_tree(
+    found: Sequence[Mapping[str, Mapping[str, Any]]], replicates: Replicates
+) -> xr.DataTree:
     """All runs as a DataTree, with its summary."""
     model = replicates.model
     group = "prior_sbc" if replicates.posterior is None else "posterior_sbc"
-    dims = {"f": ("row",), "y": ("row",)}
-    labels = {"row": model.training.X.index[replicates.rows]}
+    dims: dict[str, tuple[str, ...]] = {"f": ("row",), "y": ("row",)}
+    labels: dict[Hashable, np.ndarray] = {"row": model.training.X.index[replicates.rows]}
     x, z = ("feature", model.training.X.sources), ("z_feature", ())
     if model.training.Z is not None:
         z = ("z_feature", model.training.Z.columns)
@@ -251,7 +259,7 @@ def _as_tree(found, replicates):
             dims[h.name] = ("column" if h.dim == "feature" else h.dim,)
     several = model.specification.classes is not None
 
-    def dataset(kind):
+    def dataset(kind: str) -> xr.Dataset:
         variables: dict[str, tuple] = {}
         for name in found[0][kind]:
             values = np.stack([one[kind][name] for one in found])[None]
@@ -273,13 +281,13 @@ def _as_tree(found, replicates):
     return made
 
 
-def _uniformity(pit):
+def _uniformity(pit: xr.Dataset) -> tuple[xr.Dataset, str]:
     """P-values of each quantity, and a sentence that names the uncalibrated quantities."""
     smallest: dict[str, float] = {}
     for name, values in pit.data_vars.items():
         each = values.values[0].reshape((values.sizes["draw"], -1)).T
         p, *_ = array_stats.uniformity_test(np.clip(each, 1e-12, 1 - 1e-12), axis=-1)
-        smallest[name] = min(1.0, float(np.min(p)) * len(each))
+        smallest[str(name)] = min(1.0, float(np.min(p)) * len(each))
     names = sorted(smallest, key=lambda name: smallest[name])
     adjusted: dict[str, float] = {}
     largest = 0.0
@@ -294,7 +302,7 @@ def _uniformity(pit):
         else f"No quantity of {len(names)} is distinguished from calibrated (smallest p = "
         f"{adjusted[names[0]]:.2g})."
     )
-    order = list(pit.data_vars)
+    order = [str(name) for name in pit.data_vars]
     return xr.Dataset(
         {
             "p": ("quantity", [smallest[name] for name in order]),

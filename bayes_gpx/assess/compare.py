@@ -12,6 +12,7 @@ import pymc as pm
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Table
+from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws.hyperparameter_draws import (
     hyperparameter_draws,
     refuse_other_model,
@@ -145,9 +146,10 @@ def compare(
     models = {**models, **plain} if plain else models
     refuse_incomparable(models)
     _refuse_mixed(models, groups, order, start)
-    new = X_new, Z_new, y_new, groups_new
+    new: Any = X_new, Z_new, y_new, groups_new
     given = X_new is not None or y_new is not None
-    of_z = X_new if Z_new is None else Z_new, None, y_new, None  # baselines learn from Z, if any
+    # Baselines learn from Z, if any.
+    of_z: Any = X_new if Z_new is None else Z_new, None, y_new, None
     held_out = {
         name: _held_out(*fitted, *(of_z if name in plain else new))
         for name, fitted in models.items()
@@ -169,7 +171,7 @@ def compare(
     return frame
 
 
-def _note(row, count, together):
+def _note(row: pd.Series, count: int, together: str) -> str:
     """What a model's difference from the best says, by the scores of so many rows or groups."""
     refit = ""
     if together and row["khat"] > LARGEST_K:
@@ -186,18 +188,20 @@ def _note(row, count, together):
     return f"predicts worse{small}{refit}"
 
 
-def _alone(idata):
+def _alone(idata: xr.DataTree) -> bool:
     """Whether a fit has one draw, so that there is nothing to weight."""
     return idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"] == 1
 
 
-def _fixed(model, idata):
+def _fixed(model: Model, idata: xr.DataTree) -> dict[str, Any]:
     """The only draw of a fit, as hyperparameters that are known."""
     ((_, theta),) = hyperparameter_draws(model, idata)
     return {name: value for name, value in theta.items() if name not in model.fixed}
 
 
-def _baselines(models):
+def _baselines(
+    models: Mapping[str, tuple[Model, xr.DataTree]],
+) -> dict[str, tuple[Model, xr.DataTree]]:
     """Fits of a linear model and of the mean alone, which any model should beat."""
     if not isinstance(models, Mapping) or not models:
         raise ValueError("models is empty. Pass a dict such as {'smooth': (model, idata)}.")
@@ -213,7 +217,7 @@ def _baselines(models):
         method = "nuts"
     if method == "laplace":
         options["draws"] = idata["posterior"].sizes["draw"]
-    fitted = {}
+    fitted: dict[str, tuple[Model, xr.DataTree]] = {}
     for name, kernel in BASELINES.items():
         baseline = plain_regression(model, kernel)
         fit = baseline.fit(method, **options)
@@ -222,11 +226,11 @@ def _baselines(models):
     return fitted
 
 
-def _constant(d):
+def _constant(d: int) -> pm.gp.cov.Covariance:
     return pm.gp.cov.Constant(pm.HalfNormal("level", sigma=2.0) ** 2)
 
 
-def _linear(d):
+def _linear(d: int) -> pm.gp.cov.Covariance:
     slopes = pm.HalfNormal("slope", sigma=1.0) ** 2 * pm.gp.cov.Linear(d, c=0.0)
     return slopes + _constant(d)
 
@@ -235,7 +239,7 @@ BASELINES = {"linear model": _linear, "mean only": _constant}
 """Kernels of the models that any other should beat, by name."""
 
 
-def _method(idata):
+def _method(idata: xr.DataTree) -> str:
     return str(idata["posterior"].attrs.get("inference_method", "pm.sample"))
 
 
@@ -282,7 +286,7 @@ def refuse_incomparable(models: Mapping[str, tuple[Model, xr.DataTree]]) -> None
             )
 
 
-def _refuse_parts(models):
+def _refuse_parts(models: Mapping[str, Model]) -> None:
     """Raise for models of out-of-core data, and suggest a comparison by some rows."""
     if not models:
         return
@@ -299,7 +303,12 @@ def _refuse_parts(models):
     )
 
 
-def _refuse_mixed(models, groups, order, start):
+def _refuse_mixed(
+    models: Mapping[str, tuple[Model, xr.DataTree]],
+    groups: str | Column | None,
+    order: str | Column | None,
+    start: int | None,
+) -> None:
     """Raise unless all models leave out the same rows together."""
     if groups is not None and order is not None:
         raise ValueError("groups and order were both given. Pass one of them, or neither.")
@@ -318,13 +327,20 @@ def _refuse_mixed(models, groups, order, start):
                 )
 
 
-def _codes(training, groups):
+def _codes(training: TrainingData, groups: str | Column) -> np.ndarray:
     return read_groups(training, groups)[0]
 
 
-def _scored(model, idata, groups, order, start):
+def _scored(
+    model: Model,
+    idata: xr.DataTree,
+    groups: str | Column | None,
+    order: str | Column | None,
+    start: int | None,
+) -> arviz_stats.ELPDData:
     """ArviZ's scores of one model; rows, groups or times are their points."""
-    options, weights, alone = {"progressbar": False}, {}, _alone(idata)
+    weights: dict[str, xr.DataArray] = {}
+    options, alone = {"progressbar": False}, _alone(idata)
     draws = _fixed(model, idata) if alone else idata
     if groups is not None:
         terms = densities_of_groups(model, draws, groups, **options)
@@ -346,7 +362,14 @@ def _scored(model, idata, groups, order, start):
     return arviz_stats.loo(tree, pointwise=True, **weights)
 
 
-def _held_out(model, idata, X_new, Z_new, y_new, groups_new):
+def _held_out(
+    model: Model,
+    idata: xr.DataTree,
+    X_new: Table | None,
+    Z_new: Table | None,
+    y_new: Column | None,
+    groups_new: Column | None,
+) -> np.ndarray:
     """Log predictive density of each new response, (m,)."""
     if X_new is None or y_new is None:
         missing = "X_new" if X_new is None else "y_new"

@@ -89,7 +89,7 @@ def coverage(
     return inside.isel(ci_prob=0) if np.ndim(cast(Any, ci_prob)) == 0 else inside
 
 
-def _places_left_out(dataset, seen):
+def _places_left_out(dataset: xr.Dataset, seen: xr.DataArray) -> xr.DataArray:
     """PITs of the observed responses, which are those that the model was fitted to."""
     fitted = dataset["response_mean"] + dataset["residual"]
     if not np.allclose(seen, fitted, rtol=1e-9, atol=1e-9 * float(np.abs(fitted).max())):
@@ -190,7 +190,7 @@ def stability(
     return kept.copy(data=largest).rename("stability")
 
 
-def _in_ball(within, radius, n):
+def _in_ball(within: Table, radius: float | None, n: int) -> np.ndarray:
     """Ordered pairs of rows closer than the radius, (2, pairs)."""
     coordinates = np.asarray(within, dtype=float)
     if radius is None:

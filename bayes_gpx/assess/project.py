@@ -93,7 +93,7 @@ class Projection:
             )
         return self._submodels[size]
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         """The suggestion in a sentence, and the table."""
         if self.suggested is None:
             found = "no size predicts as well as the reference, within one standard error"
@@ -241,7 +241,7 @@ def project(
     )
 
 
-def _refuse(model, idata):
+def _refuse(model: Model, idata: Draws) -> None:
     """Raise for what cannot be projected, or not refitted, before anything is computed."""
     refuse_swapped(model, idata)
     spec = model.specification
@@ -273,7 +273,7 @@ def _refuse(model, idata):
     hyperparameter_draws(model, idata)
 
 
-def _read_sizes(sizes, most):
+def _read_sizes(sizes: Sequence[int] | None, most: int) -> list[int]:
     """Different numbers of features, in ascending order."""
     if sizes is None:
         return list(range(min(most, LARGEST) + 1))
@@ -288,7 +288,7 @@ def _read_sizes(sizes, most):
     return sorted({int(size) for size in sizes})
 
 
-def _refit(idata):
+def _refit(idata: Draws) -> tuple[dict[str, Any] | None, dict[str, Any]]:
     """Settings for fits to fewer rows: fixed hyperparameters, or options of `fit`."""
     if isinstance(idata, dict):
         return idata, {}
@@ -300,17 +300,13 @@ def _refit(idata):
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """A reference, a path, and the submodels on it, all of which score rows.
-
-    `kl` and `submodels` are by size, for sizes above 0. `constant` contains the means and variances
-    (S,) of the submodels without features, and `reference` a GP with its thinned draws.
-    """
+    """A reference, a path, and the submodels on it, all of which score rows."""
 
     path: list[str]
-    kl: dict[int, float]
-    submodels: dict[int, tuple[Model, xr.DataTree]]
-    constant: tuple[np.ndarray, np.ndarray]
-    reference: tuple[Model, Draws]
+    kl: dict[int, float]  # by size, for sizes above 0
+    submodels: dict[int, tuple[Model, xr.DataTree]]  # by size, for sizes above 0
+    constant: tuple[np.ndarray, np.ndarray]  # means and variances (S,) without features
+    reference: tuple[Model, Draws]  # a GP with its thinned draws
 
     def scores(self, rows: TrainingData, sizes: Sequence[int]) -> np.ndarray:
         """Log densities of rows by submodels of k sizes, and last by the reference, (k + 1, m)."""
@@ -318,7 +314,7 @@ class _Found:
             [self._score(rows, size) for size in sizes] + [_score(*self.reference, rows)]
         )
 
-    def _score(self, rows, size):
+    def _score(self, rows: TrainingData, size: int) -> np.ndarray:
         if size:
             submodel, idata = self.submodels[size]
             return _score(submodel, idata, rows.only(submodel.training.X.sources))
@@ -328,7 +324,7 @@ class _Found:
         return averaged(named) - np.log(rows.response_scaling.scale)
 
 
-def _score(model, idata, rows):
+def _score(model: Model, idata: Draws, rows: TrainingData) -> np.ndarray:
     return averaged(held_out_log_likelihood(model, idata, rows, progressbar=False))
 
 
@@ -341,20 +337,16 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """The arguments of a search, for all rows or without a fold, as sent to other processes.
-
-    `known` and `options` come from `_refit`. `order` is a criterion or the path itself. All random
-    numbers follow from `entropy`.
-    """
+    """The arguments of a search, for all rows or without a fold, as sent to other processes."""
 
     model: Model
-    known: dict[str, Any] | None
+    known: dict[str, Any] | None  # from `_refit`, as `options`
     options: dict[str, Any]
-    order: str | list[str]
+    order: str | list[str]  # a criterion or the path itself
     sizes: list[int]
     folds: int
     clusters: int
-    entropy: int
+    entropy: int  # all random numbers follow from it
 
     def found(self, model: Model, idata: Draws) -> _Found:
         """The path of a fit, and its projections."""
@@ -381,11 +373,11 @@ class _Search:
         return _Part(found.scores(training.rows(rows), self.sizes), found.path)
 
 
-def _without(search, fold):
+def _without(search: _Search, fold: int) -> _Part:
     return search.without(fold)
 
 
-def _refuse_few_rows(training, folds):
+def _refuse_few_rows(training: TrainingData, folds: int) -> None:
     """Raise if the others tell each column altogether in the rows that a fold leaves."""
     left = training.n - -(-training.n // folds)
     if left <= training.d:
@@ -395,13 +387,13 @@ def _refuse_few_rows(training, folds):
         )
 
 
-def _average_relevance(model, idata):
+def _average_relevance(model: Model, idata: Draws) -> np.ndarray:
     """By KL-diff, (features,)."""
     found = relevance(model, idata, keep="summary", progressbar=False)
     return found["average_relevance"].mean(["chain", "draw"]).values
 
 
-def _average_variance(model, idata):
+def _average_variance(model: Model, idata: Draws) -> np.ndarray:
     """By the variance of the mean prediction, (features,)."""
     return conditional_variance(model, idata, progressbar=False).mean(axis=0)
 
@@ -410,17 +402,15 @@ RANKED = {"relevance": _average_relevance, "variance": _average_variance}
 """Functions from a model and its fit to scores of features; the largest score enters first."""
 
 
-def _ranked(model, sizes):
+def _ranked(model: Model, sizes: np.ndarray) -> list[str]:
     """All features, the one with the largest number first."""
     return [model.training.X.sources[k] for k in np.argsort(-sizes, kind="stable")]
 
 
-def _constant(reference):
-    """Means and variances (S,) of the normals that are closest to each draw's predictions.
-
-    Each normal has the moments of the mixture over rows. Also returns the divergence, averaged over
-    rows and draws.
-    """
+def _constant(reference: Reference) -> tuple[tuple[np.ndarray, np.ndarray], float]:
+    """Moments (S,) of the normal closest to each draw's predictions, and the mean divergence."""
+    # Each normal has the moments of the mixture over rows; the divergence is averaged over rows and
+    # draws.
     mean = reference.mean.mean(axis=1)
     apart = reference.mean - mean[:, None]
     variance = (reference.variance + apart**2).mean(axis=1)
@@ -428,7 +418,7 @@ def _constant(reference):
     return (mean, variance), float(kl)
 
 
-def _table(whole, parts, sizes):
+def _table(whole: _Found, parts: Sequence[_Part], sizes: Sequence[int]) -> pd.DataFrame:
     """Scores of all rows, by the part that each was left out in."""
     scores = np.concatenate([part.scores for part in parts], axis=1)
     apart = scores[:-1] - scores[-1]

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
 
+from bayes_gpx.aliases import Column, Draws, Table
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.predictions import predictions
 
+if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
+    from bayes_gpx.model.model import Model
+
+
 REMOVABLE = ("attribution", "contribution")
 """Explanations that quantify the loss of a prediction without a feature."""
 
-ASKED = {"keep": "summary", "draws": 2, "seed": 0}
+ASKED: dict[str, Any] = {"keep": "summary", "draws": 2, "seed": 0}
 """Options of predictions from which only the means are used."""
 
 ROWS = 20_000
@@ -27,12 +34,24 @@ ROWS = 20_000
 class Without:
     """Mean responses of observations with some of their features put at the baseline."""
 
-    def __init__(self, model, idata, dataset, X_new, Z_new, groups_new, num_draws, progressbar):
+    def __init__(
+        self,
+        model: Model,
+        idata: Draws,
+        dataset: xr.Dataset,
+        X_new: Table | None,
+        Z_new: Table | None,
+        groups_new: Column | None,
+        num_draws: int | None,
+        progressbar: bool,
+    ) -> None:
         name, training = explanation_in(dataset, REMOVABLE), model.training
         weighed = training.p - training.intercept
-        own_z = training.Z is not None and not training.z_is_x
-        self._of_z = own_z and name == "contribution"
-        frame = training.Z.first(weighed) if self._of_z else training.X
+        Z = None if training.z_is_x else training.Z
+        self._of_z = Z is not None and name == "contribution"
+        frame = training.X
+        if Z is not None and self._of_z:
+            frame = Z.first(weighed)
         _refuse_other(model, dataset, frame, name)
         self.features = list(frame.columns)
         chosen = dataset.sel(feature=self.features)
@@ -43,14 +62,16 @@ class Without:
         obs = None if every.index.tolist() == chosen_rows.tolist() else chosen_rows
         where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
         own = None if where.Z_values is None else where.Z_values[:, :weighed]
-        self._rows = own if self._of_z else where.X_values
+        self._rows = where.X_values
+        if own is not None and self._of_z:
+            self._rows = own
         if not np.array_equal(self._rows, chosen["value"].transpose("obs", "feature").values):
             raise ValueError(
                 "The dataset explains samples with other values. Pass X_new and Z_new as you "
                 "passed them to the explanation function, or some of them by labels that do not "
                 "repeat."
             )
-        self._X, self._Z = where.X_values, own if own_z else None
+        self._X, self._Z = where.X_values, None if Z is None else own
         self._groups = None
         if training.groups is not None:
             labels = training.groups.labels if X_new is None else np.asarray(groups_new)
@@ -58,19 +79,17 @@ class Without:
                 where.inputs["group"] if X_new is None else where.rows
             ]
         self._name = "response_mean" if _of_response(model, dataset) else "f_mean"
-        options = ASKED | {"num_draws": num_draws, "progressbar": progressbar}
+        options: dict[str, Any] = ASKED | {"num_draws": num_draws, "progressbar": progressbar}
         self._ask = partial(predictions, model, idata, **options)
 
-    def __call__(self, present):
-        """Mean responses, (variant, obs[, class]), with only the features in `present` kept.
-
-        `present` has shape (variant, 1 or obs, feature).
-        """
+    def __call__(self, present: np.ndarray) -> xr.DataArray:
+        """Mean responses, (variant, obs[, class]), with only the features in `present` kept."""
+        # `present` has shape (variant, 1 or obs, feature).
         some = max(1, ROWS // len(self._rows))
         parts = [self._of(present[k : k + some]) for k in range(0, len(present), some)]
         return xr.concat(parts, "variant")
 
-    def _of(self, present):
+    def _of(self, present: np.ndarray) -> xr.DataArray:
         changed = np.where(present, self._rows, self._start)
         variants, m, p = changed.shape
         X, Z = (None if v is None else np.tile(v, (variants, 1)) for v in (self._X, self._Z))
@@ -86,18 +105,18 @@ class Without:
         return xr.DataArray(values, coords, ("variant", *mean.dims))
 
 
-def _start(dataset, name):
+def _start(dataset: xr.Dataset, name: str) -> str:
     if name == "contribution":
         return "center"
     return "baseline_value" if "baseline_value" in dataset else "baseline"
 
 
-def _of_response(model, dataset):
+def _of_response(model: Model, dataset: xr.Dataset) -> bool:
     """Whether a dataset is of probabilities or rates, not of latent values."""
     return responds(model, "response") and dataset.attrs["units"] == response_units(model)
 
 
-def _refuse_other(model, dataset, frame, name):
+def _refuse_other(model: Model, dataset: xr.Dataset, frame: Frame, name: str) -> None:
     if dataset.attrs.get("of") == "log_variance":
         raise ValueError(
             "The dataset explains the log variance, and the metric compares explanations with "

@@ -12,11 +12,12 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from bayes_gpx.aliases import Draws
 from bayes_gpx.data.features import Frame
 from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.each_draw import each_draw
-from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.draws.points import from_baseline, points
 from bayes_gpx.draws.questions import Question
@@ -30,17 +31,14 @@ from bayes_gpx.posteriors.base import Asked, OneDraw
 from bayes_gpx.processes.operators import stack
 
 
-def _attribution(model):
+def _attribution(model: Any) -> Question:
     return questions.attribution(model, "mean", "exact", None)
 
 
 LINEAR: dict[str, tuple[Callable, Callable]] = {
     "f": (questions.value, predictions),
     "derivative": (questions.derivative, derivatives),
-    "attribution": (
-        lambda model: questions.attribution(model, "mean", "exact", None),
-        attributions,
-    ),
+    "attribution": (_attribution, attributions),
     "weight": (questions.weight, weights),
     "contribution": (questions.contribution, contributions),
 }
@@ -75,41 +73,28 @@ class _JointMoments:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """What generated a replicate.
+    """What generated a replicate."""
 
-    Attributes
-    ----------
-    theta : dict of arrays
-        Hyperparameters, on the model's scale.
-    values : dict of arrays
-        In user units at the rows that are looked at, by the names of `LINEAR`, and `y`: another
-        response there.
-    replicate : array (n,)
-        The response, in user units.
-    """
-
-    theta: dict[str, np.ndarray]
+    theta: dict[str, np.ndarray]  # hyperparameters, on the model's scale
+    # In user units at the rows that are looked at, by the names of `LINEAR`, and `y`: another
+    # response there.
     values: dict[str, np.ndarray]
-    replicate: np.ndarray
+    replicate: np.ndarray  # the response (n,), in user units
 
 
 @dataclass
 class Replicates:
-    """Draw truths for a model, and refit the model to recover them.
-
-    Quantities are computed at positions `rows`, and each truth is ranked among `draws` draws.
-    Truths come from the draws of the fit `posterior`, or from the prior. A user's `quantities` map
-    (model, idata) to a Dataset with dims chain and draw, and also accept a dict of true
-    hyperparameters. `options` are those passed to ``model.fit``.
-    """
+    """Draw truths for a model, and refit the model to recover them."""
 
     model: Any
     method: str
-    rows: np.ndarray
-    draws: int = 99
-    posterior: xr.DataTree | None = None
+    rows: np.ndarray  # positions at which quantities are computed
+    draws: int = 99  # among which each truth is ranked
+    posterior: xr.DataTree | None = None  # of which truths are drawn, or from the prior
+    # From (model, idata), or (model, a dict of true hyperparameters), to a Dataset with dims chain
+    # and draw.
     quantities: Callable | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)  # passed to ``model.fit``
 
     @property
     def names(self) -> list[str]:
@@ -166,10 +151,8 @@ class Replicates:
         return Truth(theta, values, both[0])
 
     def refitted_model(self, y: np.ndarray) -> tuple[Any, int]:
-        """The model of a replicate, on the original scale; and before how many rows it stands.
-
-        With a posterior, the observed rows come first.
-        """
+        """The model of a replicate, on the original scale, and how many rows stand before it."""
+        # With a posterior, the observed rows come first.
         training = self.model.training
         if self.posterior is None:
             return self.model.of_rows(replace(training, y=y)), 0
@@ -179,7 +162,7 @@ class Replicates:
     def _asked(self) -> dict[str, Question]:
         return {name: LINEAR[name][0](self.model) for name in self.names}
 
-    def _drawn_hyperparameters(self, rng, seed):
+    def _drawn_hyperparameters(self, rng: np.random.Generator, seed: int) -> dict[str, Any]:
         """A dict of one draw, from the prior or from the posterior."""
         if self.posterior is None:
             names = list(self.model.variables)
@@ -190,7 +173,9 @@ class Replicates:
         inferred = [n for n in self.model.hyperparameters if n not in self.model.fixed]
         return {name: hyper.values[name][at] for name in inferred}
 
-    def _joint(self, hyper, operator):
+    def _joint(
+        self, hyper: HyperparameterDraws, operator: Callable
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Joint mean and covariance, on the model's scale, of f at all rows and of the quantity."""
         model, posterior = self.model, self.posterior is not None
         where = from_baseline(model, points(model), "mean")
@@ -200,11 +185,14 @@ class Replicates:
         (*_, found, _), *_ = each_draw(
             model, hyper, build, where, size_of=lambda _: len(where.X), conditioned=posterior
         )
-        return found if posterior else (np.zeros(len(found[0])), found[0])
+        mean, cov = found if posterior else (np.zeros(len(found[0])), found[0])
+        return mean, cov
 
-    def _both(self, model, idata, truth, rows, seed):
+    def _both(
+        self, model: Any, idata: Draws, truth: Truth, rows: np.ndarray, seed: int
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Truths and draws of every quantity, by name."""
-        chosen = {"num_draws": self.draws, "progressbar": False}
+        chosen: dict[str, Any] = {"num_draws": self.draws, "progressbar": False}
         obs = model.training.X.index[rows]
         truths, found = {}, {}
         for name in self.names:
@@ -240,22 +228,24 @@ class Replicates:
 
 
 def rank(draws: np.ndarray, truth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Position of a truth (...) among draws (S, ...), uniform on (0, 1) if it is one of them.
-
-    The rank among S + 1 values, ties broken at random, and a uniform number within its step.
-    """
+    """Position of a truth (...) among draws (S, ...), uniform on (0, 1) if it is one of them."""
+    # The rank among S + 1 values, ties broken at random, and a uniform number within its step.
     less, equal = (draws < truth).sum(axis=0), (draws == truth).sum(axis=0)
     place = less + np.floor(rng.uniform(size=np.shape(truth)) * (equal + 1))
     return (place + rng.uniform(size=np.shape(truth))) / (len(draws) + 1)
 
 
-def _drawn(mean, cov, shape, rng):
+def _drawn(
+    mean: np.ndarray, cov: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator
+) -> np.ndarray:
     """Values (n,) or (n, C), each class by itself."""
     noise = sqrt_psd(cov) @ rng.standard_normal(shape)
     return noise + (mean if noise.ndim == 1 else mean[:, None])
 
 
-def _given(f, mean, cov, rng):
+def _given(
+    f: np.ndarray, mean: np.ndarray, cov: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Values (k,) or (k, C) given the first n of a joint distribution, f (n,) or (n, C): drawn."""
     n = len(f)
     sizes, axes = np.linalg.eigh(cov[:n, :n])
@@ -268,13 +258,13 @@ def _given(f, mean, cov, rng):
     return own + center + sqrt_psd(0.5 * (left + left.T)) @ rng.standard_normal(center.shape)
 
 
-def _flat(values):
+def _flat(values: xr.DataArray) -> np.ndarray:
     """Draws (S, ...) of a DataArray, chains one after the other."""
     array = values.transpose("chain", "draw", ...).values
     return array.reshape((-1, *array.shape[2:]))
 
 
-def _in_units(part, quantity):
+def _in_units(part: np.ndarray, quantity: Question) -> np.ndarray:
     """Values (rows, width[, C]) on the model's scale as components in user units, as verbs do."""
     mixed = quantity.mixed(part, 1)
     by_component = (1, -1, *(1,) * (mixed.ndim - 2))

@@ -98,7 +98,15 @@ def sample_posterior_predictive(
     return _groups(model, found["y"], observed=X_new is None)
 
 
-def _replicated(model, idata, X_new=None, Z_new=None, *, joint, **options):
+def _replicated(
+    model: Model,
+    idata: Draws,
+    X_new: Table | None = None,
+    Z_new: Table | None = None,
+    *,
+    joint: bool,
+    **options: Any,
+) -> xr.Dataset:
     """Draws of f and of y, as `bayes_gpx.predictions` returns them."""
     refuse_swapped(model, idata)
     model.training.refuse_outputs("sample_posterior_predictive", "bx.predictions draws y.")
@@ -111,7 +119,7 @@ def _replicated(model, idata, X_new=None, Z_new=None, *, joint, **options):
     return predictions(model, idata, X_new, Z_new, joint=joint, **options)
 
 
-def _groups(model, drawn, *, observed):
+def _groups(model: Model, drawn: xr.DataArray, *, observed: bool) -> xr.DataTree:
     """A tree of draws of y, with the observed y where they are of the training rows."""
     name, obs = model.in_model("y"), model.in_model("obs")
     found = {"posterior_predictive" if observed else "predictions": drawn.rename(obs=obs)}

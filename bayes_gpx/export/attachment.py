@@ -84,7 +84,7 @@ def attach(idata: xr.DataTree, **found: xr.Dataset) -> xr.DataTree:
     return tree
 
 
-def _refuse_taken(tree, group):
+def _refuse_taken(tree: xr.DataTree, group: str) -> None:
     if group in tree.children or group == GROUP:
         raise ValueError(
             f"There is a group {group!r} already, among {[*tree.children, GROUP]}. Pass another "

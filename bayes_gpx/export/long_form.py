@@ -70,7 +70,7 @@ def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFr
     return frame[lead + [column for column in frame if column not in lead]]
 
 
-def _moments(dataset, name, prob):
+def _moments(dataset: xr.Dataset, name: str, prob: float) -> dict[str, xr.DataArray]:
     """Mean, sd and ends of the interval of a quantity, as far as they are known."""
     found = {"mean": dataset.get(f"{name}_mean"), "sd": dataset.get(f"{name}_sd")}
     if name in dataset:

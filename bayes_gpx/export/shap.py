@@ -85,7 +85,7 @@ def to_shap(
     )
 
 
-def _refuse_incomplete(dataset):
+def _refuse_incomplete(dataset: xr.Dataset) -> None:
     """Raise if attributions do not add up, beyond what quadrature leaves over."""
     total = dataset["difference_mean"]
     missing = np.abs(dataset["attribution_mean"].sum("feature") - total)

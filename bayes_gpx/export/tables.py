@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from bayes_gpx.aliases import Draws, Table
@@ -39,32 +40,26 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def as_csv(frame: Any, header: bool = True) -> bytes:
-    """Bytes of a table as CSV, with or without its first row of names.
-
-    An apostrophe is put before text that a spreadsheet would take for a formula.
-    """
+    """Bytes of a table as CSV, with or without its first row of names."""
+    # An apostrophe is put before text that a spreadsheet would take for a formula.
     inert = frame.rename(columns=_inert).map(_inert)
     # Early versions of Python 3.12 quote a carriage return in text only if rows end with one.
     written = inert.to_csv(index=False, header=header, lineterminator="\r\n")
     return written.replace("\r\n", "\n").encode()
 
 
-def _inert(value):
+def _inert(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Columns copied next to each row of a table; each is a Series by row, or None.
+    """Columns copied next to each row of a table; each is a Series by row, or None."""
 
-    `ids` names the rows, `observed` is the target if known, `groups` are passed to the model, and
-    the frame `gaps` marks missing values that were filled in.
-    """
-
-    ids: Any = None
-    observed: Any = None
-    groups: Any = None
-    gaps: Any = None
+    ids: Any = None  # names of the rows
+    observed: Any = None  # the target, if known
+    groups: Any = None  # passed to the model
+    gaps: Any = None  # a frame that marks missing values that were filled in
 
     def of(self, rows: Any) -> Beside:
         """Select some rows."""
@@ -90,12 +85,10 @@ def predicted(
     ci_prob: float | None = None,
     seed: int | None,
 ) -> Iterator[Any]:
-    """Yield blocks of predictions, one line for each row.
-
-    Columns are row, the columns of `Beside`, and each of the following with _mean, _sd, _lower and
-    _upper: f, on the link scale; y, a new response; for classes a probability for each class but
-    the first of two; rate and y for counts. `predicted` is the most probable class.
-    """
+    """Yield blocks of predictions, one line for each row."""
+    # Columns are row, the columns of `Beside`, and each of the following with _mean, _sd, _lower
+    # and _upper: f, on the link scale; y, a new response; for classes a probability for each class
+    # but the first of two; rate and y for counts. `predicted` is the most probable class.
     prob = interval_probability(ci_prob)
     for _, _, found, own in _blocks(model, idata, X, beside, prob, seed):
         yield _predictions_table(model, found, own, prob)
@@ -112,15 +105,13 @@ def explained(
     ci_prob: float | None = None,
     seed: int | None,
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield blocks of explanations, a line for each row and feature, and of predictions.
-
-    Explanations have the columns row, the columns of `Beside`, feature (and class), value; for a
-    GPX weight (the weight function) and contribution; and attribution, each with _mean, _sd, _lower
-    and _upper. `weight_deviation_sd` is the sd of the rows' deviations from the weight function.
-    `offset` plus contributions is f_mean; `baseline_mean` plus attributions is prediction_mean. The
-    value of a category is its level, with the weight of this level; dates are written as dates.
-    At most `EXPLAINED_DRAWS` hyperparameter draws are used, evenly spaced.
-    """
+    """Yield blocks of explanations, a line for each row and feature, and of predictions."""
+    # Explanations have the columns row, the columns of `Beside`, feature (and class), value; for a
+    # GPX weight (the weight function) and contribution; and attribution, each with _mean, _sd,
+    # _lower and _upper. `weight_deviation_sd` is the sd of the rows' deviations from the weight
+    # function. `offset` plus contributions is f_mean; `baseline_mean` plus attributions is
+    # prediction_mean. The value of a category is its level, with the weight of this level; dates
+    # are written as dates. At most `EXPLAINED_DRAWS` hyperparameter draws are used, evenly spaced.
     verbs: dict[str, Callable[..., xr.Dataset]] = {}
     if model.training.Z is not None:
         verbs |= {"weight": partial(weights, smooth=True), "contribution": contributions}
@@ -156,11 +147,20 @@ def explained(
         if own.gaps is not None:
             pairs = zip(frame["row"], frame["feature"], strict=True)
             missing = [bool(own.gaps[f].loc[row]) if f in own.gaps else False for row, f in pairs]
-            frame.insert(frame.columns.get_loc("value") + 1, "filled_in", missing)
+            at = cast(int, frame.columns.get_loc("value"))
+            frame.insert(at + 1, "filled_in", missing)
         yield own.joined(frame), _predictions_table(model, made, own, prob)
 
 
-def _blocks(model, idata, X, beside, prob, seed, **thinned):
+def _blocks(
+    model: Model,
+    idata: Draws,
+    X: Any,
+    beside: Beside,
+    prob: float,
+    seed: int | None,
+    **thinned: Any,
+) -> Iterator[tuple[tuple, dict[str, Any], xr.Dataset, Beside]]:
     """Blocks of rows: arguments and options of functions, predictions, and columns of `Beside`."""
     seeds = np.random.SeedSequence(seed).spawn(-(-len(X) // CHUNK))
     for k, own in enumerate(seeds):
@@ -175,7 +175,9 @@ def _blocks(model, idata, X, beside, prob, seed, **thinned):
         yield asked, options, predictions(*asked, **options), here
 
 
-def _predictions_table(model, found, beside, prob):
+def _predictions_table(
+    model: Model, found: xr.Dataset, beside: Beside, prob: float
+) -> pd.DataFrame:
     """Predictions, one line for each row."""
     labels, name = model.training.labels, model.specification.observation.reported
     named: dict[str, Any] = {}
@@ -200,7 +202,7 @@ def _predictions_table(model, found, beside, prob):
     return beside.joined(frame)
 
 
-def _of_own_levels(dataset, level):
+def _of_own_levels(dataset: xr.Dataset, level: xr.DataArray) -> xr.Dataset:
     """Reduce indicators to the user's columns: a category takes the row's level."""
     columns = level["feature"].astype(str)
     names = xr.where(level == "", columns, xr.apply_ufunc(np.vectorize(indicator), columns, level))
@@ -210,7 +212,7 @@ def _of_own_levels(dataset, level):
     return picked.assign_coords(feature=level["feature"])
 
 
-def _in_words(frame, origins):
+def _in_words(frame: pd.DataFrame, origins: Mapping[str, Any]) -> pd.DataFrame:
     """Values that are no numbers: levels of categories, and dates in the place of days."""
     if "level" in frame:
         value = frame["value"].astype(object).where(frame["level"] == "", frame["level"])
@@ -223,7 +225,7 @@ def _in_words(frame, origins):
     return frame
 
 
-def _moments(found, name, said=None):
+def _moments(found: xr.Dataset, name: str, said: str | None = None) -> dict[str, xr.DataArray]:
     """Draws, moments and interval of one quantity, under the name that is said of it."""
     parts = [part for part in ("", "_mean", "_sd", "_interval") if f"{name}{part}" in found]
     return {f"{said or name}{part}": found[f"{name}{part}"] for part in parts}

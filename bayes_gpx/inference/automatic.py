@@ -22,11 +22,10 @@ PATIENCE = 300.0
 
 @dataclass(frozen=True)
 class Automatic(Method):
-    """Draw around the mode; and where Pareto k is too large, by NUTS, unless that takes long.
+    """Draw around the mode; and where Pareto k is too large, by NUTS, unless that takes long."""
 
-    The fit says in its attributes which of both it is by. If NUTS is interrupted before it has any
-    draws, those around the mode are kept.
-    """
+    # The fit says in its attributes which of both it is by. If NUTS is interrupted before it has
+    # any draws, those around the mode are kept.
 
     gives = "weighted"
     takes = ("draws", "tune", "chains", "seed")

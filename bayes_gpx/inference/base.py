@@ -2,45 +2,39 @@
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import pymc as pm
 import xarray as xr
 
 Start = Mapping[str, Any]
 """Values of some variables by name; the others start at their priors' centres."""
 
+type ValueAndSlope = Callable[[np.ndarray], tuple[float, np.ndarray]]
+"""Function x -> (value, gradient) of a log density; -inf where there is no value."""
+
 
 class Method(ABC):
-    """A method from a model's density to draws of its free variables.
+    """A method from a model's density to draws of its free variables."""
 
-    Attributes
-    ----------
-    gives : {"mode", "weighted", "chains"}
-        Type of its draws: "mode", a single one of highest density; "weighted", draws resampled by
-        importance weights, all with equal weight; "chains", the draws of a sampler.
-    takes : tuple of str
-        Arguments that `fit` needs, among `draws`, `tune`, `chains`, `seed`, as the user passed
-        them; and `by_rows`, a function from the size of a minibatch to a `BoundByRows`. All other
-        keywords of `fit` are options of the method.
-    inducing : bool
-        The model must have inducing points, and the fit contains the posterior of their values.
-    latent : bool
-        It can sample latent values too. It then takes `around`, hyperparameters of high density.
-    """
-
+    # Type of its draws: "mode", a single one of highest density; "weighted", draws resampled by
+    # importance weights, all with equal weight; "chains", the draws of a sampler.
     gives: ClassVar[Literal["mode", "weighted", "chains"]]
+    # Arguments that `fit` needs, among `draws`, `tune`, `chains`, `seed`, as the user passed them;
+    # and `by_rows`, a function from the size of a minibatch to a `BoundByRows`. All other keywords
+    # of `fit` are options of the method.
     takes: ClassVar[tuple[str, ...]] = ()
+    # The model must have inducing points, and the fit contains the posterior of their values.
     inducing: ClassVar[bool] = False
+    # It can sample latent values too. It then takes `around`, hyperparameters of high density.
     latent: ClassVar[bool] = False
 
     @abstractmethod
     def fit(self, model: pm.Model, starts: Sequence[Start], **options: Any) -> xr.DataTree:
-        """Infer the free variables of a model; `progressbar` is among the options.
-
-        Raises NowhereFinite if the density is finite at none of the starting points.
-        """
+        """Infer the free variables; raises NowhereFinite if the density is finite at no start."""
+        # `progressbar` is among the options.
 
     def refuse_unknown(self, name: str, options: Iterable[str]) -> None:
         """Raise TypeError for options that `fit` does not support; list the supported ones."""

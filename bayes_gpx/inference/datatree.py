@@ -29,11 +29,9 @@ def of_one(
 def as_tree(
     model: pm.Model, draws: Mapping[str, Any], stats: Mapping[str, Any], optima: Sequence[Any]
 ) -> xr.DataTree:
-    """Assemble the DataTree with the model's dims and coordinates.
-
-    `draws` are arrays (chain, draw, ...) by variable, `stats` arrays (chain, draw), at least one,
-    and `optima` one for each starting point of an optimizer; may be empty.
-    """
+    """Assemble the DataTree of `draws` (chain, draw, ...) with the model's dims and coordinates."""
+    # `stats` are arrays (chain, draw), at least one, and `optima` one for each starting point of an
+    # optimizer; may be empty.
     own: dict[str, Any] = {
         "coords": {k: list(v) for k, v in model.coords.items() if v is not None},
         "dims": {k: list(v) for k, v in model.named_vars_to_dims.items()},

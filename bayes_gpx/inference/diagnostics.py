@@ -1,5 +1,6 @@
 """Convergence of sampled draws: numbers, a grade, and sentences with the suggested fix."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -105,7 +106,7 @@ def diagnose(idata: xr.DataTree) -> Diagnosis:
     if posterior.sizes["draw"] < FEWEST_DRAWS:
         return Diagnosis(np.nan, np.nan, np.nan, _divergences(idata), draws)
 
-    def extreme(statistic, pick):
+    def extreme(statistic: xr.Dataset, pick: Callable[[np.ndarray], float]) -> float:
         values = [v.values.ravel() for v in statistic.data_vars.values()]
         return float(pick(np.concatenate(values)))
 
@@ -120,7 +121,7 @@ def diagnose(idata: xr.DataTree) -> Diagnosis:
     )
 
 
-def _identified(posterior):
+def _identified(posterior: xr.Dataset) -> xr.Dataset:
     """The variables with identified positions and signs: all but factors that outputs share."""
     of_factors = [
         name for name, v in posterior.items() if any(str(d).endswith("factor") for d in v.dims)
@@ -128,6 +129,6 @@ def _identified(posterior):
     return posterior.drop_vars(of_factors)
 
 
-def _divergences(idata):
+def _divergences(idata: xr.DataTree) -> int:
     diverging = idata["sample_stats"].get("diverging", None)
     return 0 if diverging is None else int(diverging.sum())

@@ -17,7 +17,6 @@ from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
 from bayes_gpx.inference.optimise import EVALUATIONS, Elsewhere, Optimum, climb
-from bayes_gpx.inference.resampling import resampled
 from bayes_gpx.numerics.progress import foretell, progress_bar
 from bayes_gpx.numerics.threads import THREADED_FROM, parallel_densities
 from bayes_gpx.system.warning import warn
@@ -40,18 +39,14 @@ NEGLIGIBLE = 500.0
 
 @dataclass(frozen=True)
 class WeightedLaplace(Method):
-    """Draw around the mode of the unconstrained density, weighted by this density.
+    """Draw around the mode of the unconstrained density, weighted by this density."""
 
-    Proposals are multivariate t: a normal has lighter tails than a posterior, and no weight makes
-    up for missing draws. Half of the proposals are around the mode, scaled by Laplace's
-    approximation. The other half are around the posterior as weighted by the first half. Weights
-    are smoothed by PSIS, and the draws resampled, so all have equal weight.
-
-    References
-    ----------
-    Cornuet et al., "Adaptive multiple importance sampling" (2012); Vehtari et al., "Pareto smoothed
-    importance sampling" (2024).
-    """
+    # Proposals are multivariate t: a normal has lighter tails than a posterior, and no weight makes
+    # up for missing draws. Half of the proposals are around the mode, scaled by Laplace's
+    # approximation. The other half are around the posterior as weighted by the first half. Weights
+    # are smoothed by PSIS, and the draws resampled, so all have equal weight.
+    # Cornuet et al., "Adaptive multiple importance sampling" (2012); Vehtari et al., "Pareto
+    # smoothed importance sampling" (2024).
 
     gives = "weighted"
     takes = ("draws", "seed")
@@ -127,12 +122,18 @@ def weighted_draws(
     return Weighted(tree, dict(expand(mode)), seconds, far if khat > largest else "")
 
 
-def _weighed(density, mode, spread, count, rng, progressbar):
-    """Proposals (S, d), log densities of the model and of them, log weights (S,), Pareto k.
-
-    Each round proposes from a t distribution, the first around the mode, the next with the mean and
-    covariance of the weighted draws so far; weights are against the equal mixture of them all.
-    """
+def _weighed(
+    density: Density,
+    mode: np.ndarray,
+    spread: np.ndarray,
+    count: int,
+    rng: np.random.Generator,
+    progressbar: bool,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
+    """Proposals (S, d), log densities of the model and of them, log weights (S,), Pareto k."""
+    # Each round proposes from a t distribution, the first around the mode, the next with the mean
+    # and covariance of the weighted draws so far; weights are against the equal mixture of them
+    # all.
     points, log_p, proposals = np.empty((0, len(mode))), np.empty(0), [(mode, spread)]
     for _ in range(ROUNDS):
         center, root = proposals[-1]
@@ -152,19 +153,17 @@ def _weighed(density, mode, spread, count, rng, progressbar):
     return points, log_p, log_q, log_weights, float(khat)
 
 
-def _log_t(points, center, root):
+def _log_t(points: np.ndarray, center: np.ndarray, root: np.ndarray) -> np.ndarray:
     """Log density of the proposals' t distribution, (S,)."""
     standard = np.linalg.solve(root, (points - center).T).T
     log_density = multivariate_t.logpdf(standard, df=TAILS, shape=np.eye(len(center)))
     return log_density - np.linalg.slogdet(root)[1]
 
 
-def _heights(density, points, progressbar):
-    """Log densities at points (S, d), by parallel threads.
-
-    So many that their matrices (n, n) together take no more memory than one of `THREADED_FROM`
-    rows.
-    """
+def _heights(density: Density, points: np.ndarray, progressbar: bool) -> np.ndarray:
+    """Log densities at points (S, d), by parallel threads."""
+    # So many that their matrices (n, n) together take no more memory than one of `THREADED_FROM`
+    # rows.
     with (
         ThreadPoolExecutor(_workers(observations(density.model))) as pool,
         progress_bar(progressbar) as progress,
@@ -179,7 +178,7 @@ def _heights(density, points, progressbar):
         )
 
 
-def _workers(n):
+def _workers(n: int) -> int:
     """How many densities of n rows are evaluated at a time."""
     return max(1, min(parallel_densities(n), (THREADED_FROM // max(1, n)) ** 2))
 
@@ -187,10 +186,8 @@ def _workers(n):
 def mode_and_spread(
     density: Density, starts: Sequence[Start], executor: Elsewhere | None, progressbar: bool
 ) -> tuple[list[Optimum], np.ndarray, np.ndarray]:
-    """Optima, mode (d,), and a square root (d, d) of the inverse negative Hessian at the mode.
-
-    The mode is on the unconstrained scale; the Hessian comes from differences of slopes.
-    """
+    """Optima, mode (d,), and a square root (d, d) of the inverse negative Hessian at the mode."""
+    # The mode is on the unconstrained scale; the Hessian comes from differences of slopes.
     optima = climb(density, starts, elsewhere=executor, progressbar=progressbar)
     mode = max(optima, key=lambda o: o.log_density).x
     value_and_slope = density.value_and_slope()
@@ -211,3 +208,12 @@ def mode_and_spread(
         )
     sd = 1.0 / np.sqrt(np.maximum(curvature, WIDEST**-2))
     return optima, mode, directions * sd
+
+
+def resampled(weights: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Positions of `count` draws, in proportion to weights (S,) >= 0, by systematic resampling."""
+    # Each is taken ``count`` times its proportion of the weights, rounded up or down; in random
+    # order.
+    ends = np.cumsum(weights)
+    at = (np.arange(count) + rng.uniform()) / count * ends[-1]
+    return rng.permutation(np.minimum(np.searchsorted(ends, at, side="right"), len(ends) - 1))

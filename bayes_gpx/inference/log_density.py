@@ -1,10 +1,9 @@
-"""Compiled functions of a PyMC model for inference, for few calls or for many.
+"""Compiled functions of a PyMC model for inference, for few calls or for many."""
 
-PyTensor's Python linker compiles quickly, and the expensive operations of these functions (LAPACK,
-BLAS, large elementwise operations) release Python's lock. Numba compiles for seconds, and pays off
-if a sampler calls thousands of times from parallel threads. Data are constants of the compiled
-function, so everything that depends only on data is computed once.
-"""
+# PyTensor's Python linker compiles quickly, and the expensive operations of these functions
+# (LAPACK, BLAS, large elementwise operations) release Python's lock. Numba compiles for seconds,
+# and pays off if a sampler calls thousands of times from parallel threads. Data are constants of
+# the compiled function, so everything that depends only on data is computed once.
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +17,14 @@ import pytensor.tensor as pt
 from pymc.backends.arviz import find_observations
 from pymc.initial_point import make_initial_point_fn
 from pymc.logprob.utils import ParameterValueError
+from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
+from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace, graph_replace
 from pytensor.graph.traversal import ancestors, graph_inputs
 
 from bayes_gpx.aliases import Tensor
+from bayes_gpx.inference.base import ValueAndSlope
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.threads import LOCK, ThreadedFunction, copy
 from bayes_gpx.numerics.upper_blocks import ByUpperBlocks
@@ -39,13 +41,12 @@ BUFFERED_BELOW = 2000
 
 
 class Density:
-    """A model's log density on the unconstrained vector, compiled.
+    """A model's log density on the unconstrained vector, compiled."""
 
-    `jacobian` selects the density of the unconstrained variables (True) or of the hyperparameters
-    themselves (False). `long_run` compiles log density and gradient to machine code if this is
-    faster for thousands of calls. `changing` are shared variables with data that will be replaced
-    between calls; all other data are constants.
-    """
+    # `jacobian` selects the density of the unconstrained variables (True) or of the hyperparameters
+    # themselves (False). `long_run` compiles log density and gradient to machine code if this is
+    # faster for thousands of calls. `changing` are shared variables with data that will be replaced
+    # between calls; all other data are constants.
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class Density:
             self._expand = pytensor.function([x], joined[several:], mode=MODE, trust_input=True)
             self._graph = x, joined[0]
 
-    def _compile_forward(self):
+    def _compile_forward(self) -> Callable:
         """Function from constrained values of the free variables to the unconstrained vector."""
         inputs = {rv: rv.type(rv.name) for rv in self._free}
         pieces = []
@@ -112,7 +113,7 @@ class Density:
         return copy(self._forward)(*[np.array(v, dtype="float64") for v in natural])
 
     @property
-    def _shapes(self):
+    def _shapes(self) -> list[tuple[int, ...]]:
         return [np.shape(self._natural_point[rv.name]) for rv in self._free]
 
     def split(self, x: Tensor) -> list[Tensor]:
@@ -123,12 +124,12 @@ class Density:
             for shape, end in zip(self._shapes, ends, strict=True)
         ]
 
-    def value_and_slope(self) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+    def value_and_slope(self) -> ValueAndSlope:
         """Function x -> (log density, gradient), for the use of one thread."""
         whole = self._value_and_slope
         compiled = whole.vm.jit_fn if self.native else copy(whole)
 
-        def evaluate(x):
+        def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
             try:
                 with np.errstate(all="ignore"):
                     value, slope, *known = compiled(np.array(x, dtype="float64"))
@@ -146,17 +147,15 @@ class Density:
         return evaluate
 
     def left_out(self) -> Callable[[np.ndarray], np.ndarray] | None:
-        """Function x -> log density of each response given the others (n,), or None.
-
-        It is for one thread. It exists only for a joint normal density that is compiled to machine
-        code. A sampler draws points at which the density was evaluated, and the last results are
-        kept. Responses are as in the density.
-        """
+        """Function x -> log density of each response given the others (n,), or None."""
+        # It is for one thread. It exists only for a joint normal density that is compiled to
+        # machine code. A sampler draws points at which the density was evaluated, and the last
+        # results are kept. Responses are as in the density.
         if not self._leaves_out:
             return None
         value_and_slope = self.value_and_slope()
 
-        def evaluate(x):
+        def evaluate(x: np.ndarray) -> np.ndarray:
             at = x.tobytes()
             found = self._visited.get(at)
             if found is None:
@@ -173,7 +172,7 @@ class Density:
         mode = _plain_mode(observations(self.model))
         compiled = ThreadedFunction([x], logp, mode=mode, trust_input=True)
 
-        def evaluate(x):
+        def evaluate(x: np.ndarray) -> float:
             try:
                 with np.errstate(all="ignore"):
                     value = float(compiled(np.array(x, dtype="float64")))
@@ -188,13 +187,13 @@ class Density:
         compiled = copy(self._expand)
         names = [rv.name for rv in self.model.unobserved_RVs]
 
-        def evaluate(x):
+        def evaluate(x: np.ndarray) -> dict[str, np.ndarray]:
             return dict(zip(names, compiled(np.array(x, dtype="float64")), strict=True))
 
         return evaluate
 
 
-def _size(shape):
+def _size(shape: Sequence[int]) -> int:
     return int(np.prod(shape))
 
 
@@ -203,37 +202,36 @@ def observations(model: pm.Model) -> int:
     return max((len(np.atleast_1d(v)) for v in find_observations(model).values()), default=0)
 
 
-def _normal_evidence(graph):
+def _normal_evidence(graph: Tensor) -> list[Tensor]:
     """Slope and C^-1 y of the `NormalEvidence` in a graph, if there is exactly one."""
     above = {v.owner for v in ancestors([graph]) if v.owner is not None}
     found = [node for node in above if isinstance(node.op, NormalEvidence)]
     return found[0].outputs[1:] if len(found) == 1 else []
 
 
-def _any(graph, attribute):
-    """Whether an operation of the graph has this attribute.
-
-    `interpreted` if it runs in Python alone, `by_sums` if its time does not grow with n.
-    """
+def _any(graph: Tensor, attribute: str) -> bool:
+    """Whether an operation of the graph has this attribute."""
+    # `interpreted` if it runs in Python alone, `by_sums` if its time does not grow with n.
     above = (v.owner for v in ancestors([graph]) if v.owner is not None)
     return any(getattr(node.op, attribute, False) for node in above)
 
 
-def _plain_mode(n):
+def _plain_mode(n: int) -> Mode:
     """PyTensor's Python linker, for a model of n observations."""
     mode = BUFFERED_MODE if n < BUFFERED_BELOW else MODE
     return mode.register((ByUpperBlocks(), 93))
 
 
-def _native_mode():
+def _native_mode() -> Mode:
     """Numba's mode, imported only where it is used."""
     from bayes_gpx.posteriors.evidence.numba_forms import NATIVE_MODE
 
     return NATIVE_MODE
 
 
-def _frozen(outputs, changing):
+def _frozen(outputs: Sequence[Tensor], changing: Sequence[SharedVariable]) -> list[Tensor]:
     """The graphs with shared variables, but for changing ones, replaced by their present values."""
     shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
     shared = [v for v in shared if v not in changing]
-    return clone_replace(outputs, {v: pt.constant(v.get_value(), name=v.name) for v in shared})
+    known: dict[Variable, Variable] = {v: pt.constant(v.get_value(), name=v.name) for v in shared}
+    return cast(list[Tensor], clone_replace(outputs, known))

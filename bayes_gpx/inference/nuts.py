@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import pymc as pm
 import pytensor
 import xarray as xr
 
-from bayes_gpx.inference.base import Method, Start
+from bayes_gpx.inference.base import Method, Start, ValueAndSlope
 from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import NOT_CONVERGED, ConvergenceWarning, diagnose
 from bayes_gpx.inference.laplace import mode_and_spread
@@ -36,11 +36,10 @@ LEFT_OUT = "left_out"
 
 @dataclass(frozen=True)
 class NUTS(Method):
-    """Sample by NUTS, from overdispersed points around the mode; diagnose the draws.
+    """Sample by NUTS, from overdispersed points around the mode; diagnose the draws."""
 
-    If the sampler's density provides them, the result has a group `left_out`, with the log density
-    of each response given the others as `terms` (chain, draw, response).
-    """
+    # If the sampler's density provides them, the result has a group `left_out`, with the log
+    # density of each response given the others as `terms` (chain, draw, response).
 
     gives = "chains"
     takes = ("draws", "tune", "chains", "seed")
@@ -67,20 +66,11 @@ class NUTS(Method):
         executor: Elsewhere | None = None,
         **kwargs: Any,
     ) -> xr.DataTree:
-        """Sample; see the class.
-
-        Parameters
-        ----------
-        around : dict, optional
-            Constrained values by variable name that replace the mode; other variables start at
-            prior centers. For a model with so many variables that its mode is far from its mass.
-        nuts_sampler : str
-            "nutpie", or a sampler of `pymc.sample`: "pymc", "numpyro", "blackjax".
-        target_accept : float
-            The samplers' own default, 0.8, gives stray divergences on real data.
-        **kwargs
-            Passed to `nutpie.sample` or `pymc.sample`.
-        """
+        """Sample by "nutpie", or `pymc.sample` by "pymc", "numpyro" or "blackjax"."""
+        # `around` has constrained values by variable name that replace the mode; other variables
+        # start at prior centers. It is for a model with so many variables that its mode is far from
+        # its mass. The samplers' own default of `target_accept`, 0.8, gives stray divergences on
+        # real data.
         cores = cores or min(chains, os.cpu_count() or 1)
         kwargs["target_accept"] = target_accept
         long_run = nuts_sampler == "nutpie" and chains * (draws + tune) >= WORTHWHILE
@@ -114,8 +104,9 @@ class NUTS(Method):
                     model=model,
                     **kwargs,
                 )
-        posterior = {k: v.values for k, v in idata["posterior"].data_vars.items()}
-        stats = {k: v.values for k, v in idata["sample_stats"].data_vars.items() if v.ndim == 2}
+        posterior = {str(k): v.values for k, v in idata["posterior"].data_vars.items()}
+        kept = idata["sample_stats"].data_vars.items()
+        stats = {str(k): v.values for k, v in kept if v.ndim == 2}
         terms = posterior.pop(LEFT_OUT, None)
         idata = as_tree(model, posterior, stats, optima)
         if terms is not None:
@@ -134,18 +125,26 @@ class NUTS(Method):
         return idata
 
 
-def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar, kwargs):
-    """Sample z of x = mode + spread z, which is uncorrelated near the mode.
-
-    The mode (d,) and the square root (d, d) of `mode_and_spread`.
-    """
+def _nutpie(
+    density: Density,
+    mode: np.ndarray,
+    spread: np.ndarray,
+    draws: int,
+    tune: int,
+    chains: int,
+    cores: int,
+    seed: int | None,
+    progressbar: bool,
+    kwargs: Mapping[str, Any],
+) -> xr.DataTree:
+    """Sample z of x = mode (d,) + spread (d, d) z, which is uncorrelated near the mode."""
     import nutpie
     from nutpie.compiled_pyfunc import from_pyfunc
 
-    def make_expand(*_):
+    def make_expand(*_: Any) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
         expand, left_out = density.expand(), density.left_out()
 
-        def evaluate(z):
+        def evaluate(z: np.ndarray) -> dict[str, np.ndarray]:
             x = mode + spread @ z
             found = expand(x) | ({} if left_out is None else {LEFT_OUT: left_out(x)})
             return {k: np.asarray(v, dtype="float64") for k, v in found.items()}
@@ -154,13 +153,13 @@ def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar
 
     example = make_expand()(np.zeros(len(mode)))
 
-    def initial(chain_seed):
+    def initial(chain_seed: int) -> np.ndarray:
         return np.random.default_rng(chain_seed).standard_normal(len(mode))
 
-    def make_value_and_slope():
+    def make_value_and_slope() -> ValueAndSlope:
         value_and_slope = density.value_and_slope()
 
-        def evaluate(z):
+        def evaluate(z: np.ndarray) -> tuple[float, np.ndarray]:
             value, slope = value_and_slope(mode + spread @ z)
             return value, slope @ spread
 
@@ -192,17 +191,14 @@ def _nutpie(density, mode, spread, draws, tune, chains, cores, seed, progressbar
     return _drawn(sampled, draws)
 
 
-def _drawn(idata, draws):
-    """Cut an interrupted fit to draws that are not NaN.
-
-    Keeps the first k draws of all chains that have them, for the k with the most draws in total.
-    Raises KeyboardInterrupt if there are none.
-    """
+def _drawn(idata: xr.DataTree, draws: int) -> xr.DataTree:
+    """Cut an interrupted fit to draws that are not NaN; KeyboardInterrupt if there are none."""
+    # Keeps the first k draws of all chains that have them, for the k with the most draws in total.
     posterior = idata["posterior"].to_dataset().drop_vars(LEFT_OUT, errors="ignore")
     known = xr.concat(
         [
-            np.isfinite(v).all([d for d in v.dims if d not in ("chain", "draw")])
-            for v in posterior.data_vars.values()
+            v.all([d for d in v.dims if d not in ("chain", "draw")])
+            for v in posterior.map(np.isfinite).data_vars.values()
         ],
         "variable",
     ).all("variable")

@@ -1,6 +1,6 @@
 """The mode of a log density, and fits at it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 import pymc as pm
 import xarray as xr
-from scipy.optimize import minimize
+from scipy.optimize import OptimizeResult, minimize
 
-from bayes_gpx.inference.base import Method, Start
+from bayes_gpx.inference.base import Method, Start, ValueAndSlope
 from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
@@ -66,13 +66,11 @@ def climb(
     elsewhere: Elsewhere | None = None,
     progressbar: bool = True,
 ) -> list[Optimum]:
-    """Optimize from every starting point by L-BFGS with exact gradients, several at a time.
-
-    Only the best of several optima is optimized to convergence; the last thousandths of a nat take
-    half as many evaluations as the rest. Starting points are constrained values by variable name.
-    `elsewhere` runs them instead of threads, in processes that compile the density again. Optima
-    are in the order of the starting points.
-    """
+    """Optimize from every starting point by L-BFGS with exact gradients, several at a time."""
+    # Only the best of several optima is optimized to convergence; the last thousandths of a nat
+    # take half as many evaluations as the rest. Starting points are constrained values by variable
+    # name. `elsewhere` runs them instead of threads, in processes that compile the density again.
+    # Optima are in the order of the starting points.
     n = observations(density.model)
     workers = min(len(starts), parallel_densities(n))
     places = "one start" if len(starts) == 1 else f"{len(starts)} starts"
@@ -108,7 +106,9 @@ def climb(
     return optima
 
 
-def _mapped(pool, density, starts, elsewhere):
+def _mapped(
+    pool: ThreadPoolExecutor, density: Density, starts: Sequence[Start], elsewhere: Elsewhere | None
+) -> Iterator[Optimum]:
     """Optima of the starting points, in their order."""
     enough = ENOUGH if len(starts) > 1 else 0.0
     if elsewhere is None:
@@ -117,13 +117,13 @@ def _mapped(pool, density, starts, elsewhere):
     return in_turn(_ascend_of, shared, ((start,) for start in starts), elsewhere.executor)
 
 
-def _ascend_of(shared, start):
+def _ascend_of(shared: tuple[Callable[[], pm.Model], bool, float], start: Start) -> Optimum:
     """The optimum of a starting point, computed in the current process."""
     model, jacobian, enough = shared
     return ascend(Density(model(), jacobian=jacobian), start, enough=enough)
 
 
-def _finished(value_and_slope, optimum):
+def _finished(value_and_slope: ValueAndSlope, optimum: Optimum) -> Optimum:
     """The end of a climb from where an optimum is, as one climb."""
     if optimum.log_density <= -LOST:
         return optimum
@@ -139,26 +139,29 @@ class Climbable(Protocol):
     def unconstrain(self, start: Start) -> np.ndarray:
         """Unconstrained vector of a start."""
 
-    def value_and_slope(self) -> Callable[[np.ndarray], tuple[float, np.ndarray]]:
+    def value_and_slope(self) -> ValueAndSlope:
         """Function x -> (value, gradient), for one thread; -inf where there is no value."""
 
 
 def ascend(
     density: Climbable, start: Start, tolerance: float = TOLERANCE, enough: float = 0.0
 ) -> Optimum:
-    """Optimize from one starting point; each call has separate functions and may run in a thread.
-
-    It stops once an iteration gains less than `tolerance`, relative to the value, or `TOGETHER`
-    iterations gain at most `enough`.
-    """
+    """Optimize from one starting point, with separate functions for each call, in any thread."""
+    # It stops once an iteration gains less than `tolerance`, relative to the value, or `TOGETHER`
+    # iterations gain at most `enough`.
     return _ascend(density.value_and_slope(), density.unconstrain(start), tolerance, enough)
 
 
-def _ascend(value_and_slope, x0, tolerance=TOLERANCE, enough=0.0):
+def _ascend(
+    value_and_slope: ValueAndSlope,
+    x0: np.ndarray,
+    tolerance: float = TOLERANCE,
+    enough: float = 0.0,
+) -> Optimum:
     trace: list[float] = []
     best: list[Any] = [LOST, x0]
 
-    def objective(x):
+    def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = value_and_slope(x)
         trace.append(value)
         if not np.isfinite(value):
@@ -172,18 +175,18 @@ def _ascend(value_and_slope, x0, tolerance=TOLERANCE, enough=0.0):
     first = objective(x0)
     unit = max(1.0, float(np.linalg.norm(first[1])))
 
-    def scaled(x):
+    def scaled(x: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = first if np.array_equal(x, x0) else objective(x)
         return value / unit, slope / unit
 
     reached = [*[np.inf] * TOGETHER, first[0]]
 
-    def rest(intermediate_result):
+    def rest(intermediate_result: OptimizeResult) -> None:
         reached.append(intermediate_result.fun * unit)
         if enough and near_its_end():
             raise StopIteration
 
-    def near_its_end():
+    def near_its_end() -> bool:
         return reached[-1 - TOGETHER] - reached[-1] <= enough
 
     result = minimize(
@@ -206,13 +209,12 @@ def _ascend(value_and_slope, x0, tolerance=TOLERANCE, enough=0.0):
 
 @dataclass(frozen=True)
 class Maximum(Method):
-    """Maximize the density of the hyperparameters; one chain, one draw.
+    """Maximize the density of the hyperparameters; one chain, one draw."""
 
-    The density is of the unconstrained variables, which are logs of positive ones; the mode depends
-    on this choice. The mode of the hyperparameters themselves (`jacobian=False`) is at their
-    smallest values if data are uninformative: noise of 0 and short lengthscales win, and the
-    density may have no maximum at all.
-    """
+    # The density is of the unconstrained variables, which are logs of positive ones; the mode
+    # depends on this choice. The mode of the hyperparameters themselves (`jacobian=False`) is at
+    # their smallest values if data are uninformative: noise of 0 and short lengthscales win, and
+    # the density may have no maximum at all.
 
     gives = "mode"
 

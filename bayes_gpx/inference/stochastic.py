@@ -1,18 +1,16 @@
-"""Hyperparameters by the variational bound of a few rows at a time, for very many rows.
+"""Hyperparameters by the variational bound of a few rows at a time, for very many rows."""
 
-At each step natural gradients move the posterior of the inducing values, and Adam the
-hyperparameters, both by an unbiased estimate of the bound. The posterior is dropped at the end: for
-given hyperparameters the best one follows from all rows.
+# At each step natural gradients move the posterior of the inducing values, and Adam the
+# hyperparameters, both by an unbiased estimate of the bound. The posterior is dropped at the end:
+# for given hyperparameters the best one follows from all rows.
+# Hensman, Fusi and Lawrence, "Gaussian processes for big data" (2013); Salimbeni, Eleftheriadis and
+# Hensman, "Natural gradients in practice" (2018); Kingma and Ba, "Adam" (2015).
 
-References
-----------
-Hensman, Fusi and Lawrence, "Gaussian processes for big data" (2013); Salimbeni, Eleftheriadis and
-Hensman, "Natural gradients in practice" (2018); Kingma and Ba, "Adam" (2015).
-"""
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pymc as pm
@@ -20,6 +18,7 @@ import pytensor.tensor as pt
 import xarray as xr
 from pytensor.graph.replace import clone_replace
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import of_one
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
@@ -48,11 +47,10 @@ FIRST_SHARE = 0.5
 
 @dataclass(frozen=True)
 class SVGP(Method):
-    """Maximise a variational bound, and keep its trace in the group `elbo`.
+    """Maximise a variational bound, and keep its trace in the group `elbo`."""
 
-    With all rows L-BFGS climbs from the `CLIMBED` starts where the bound is largest; minibatches
-    begin at the first start that is not empty.
-    """
+    # With all rows L-BFGS climbs from the `CLIMBED` starts where the bound is largest; minibatches
+    # begin at the first start that is not empty.
 
     gives = "mode"
     takes = ("seed", "by_rows")
@@ -63,7 +61,7 @@ class SVGP(Method):
         model: pm.Model,
         starts: Sequence[Start],
         *,
-        by_rows: Callable[[int], "BoundByRows"],
+        by_rows: Callable[[int], BoundByRows],
         seed: int | None = None,
         progressbar: bool = True,
         minibatch: int | None = None,
@@ -74,7 +72,8 @@ class SVGP(Method):
     ) -> xr.DataTree:
         """Climb to the top, as `Maximum` does; or, given `minibatch`, take `steps`."""
         if minibatch is not None:
-            options = {"steps": steps, "rate": learning_rate, "jacobian": jacobian}
+            options: dict[str, Any] = {"steps": steps, "rate": learning_rate}
+            options["jacobian"] = jacobian
             return _by_batches(by_rows, starts, minibatch, seed, progressbar, **options)
         if steps is not None or learning_rate is not None:
             raise ValueError(
@@ -90,22 +89,36 @@ class SVGP(Method):
         return of_one(model, values, best.log_density, best.trace, optima)
 
 
-def _by_batches(by_rows, starts, minibatch, seed, progressbar, *, steps, rate, jacobian):
+def _by_batches(
+    by_rows: Callable[[int], BoundByRows],
+    starts: Sequence[Start],
+    minibatch: int,
+    seed: int | None,
+    progressbar: bool,
+    *,
+    steps: int | None,
+    rate: float | None,
+    jacobian: bool,
+) -> xr.DataTree:
     steps = STEPS if steps is None else steps
     rate = LEARNING_RATE if rate is None else rate
     count("minibatch", minibatch)
     count("steps", steps)
-    bound, start = by_rows(minibatch), next(filter(None, starts), {})
-    options = {"steps": steps, "rate": rate, "seed": seed, "progressbar": progressbar}
+    bound, start = by_rows(minibatch), next(filter(None, starts), dict[str, Any]())
+    options: dict[str, Any] = {
+        "steps": steps,
+        "rate": rate,
+        "seed": seed,
+        "progressbar": progressbar,
+    }
     found, height, trace = Ascent(bound, jacobian=jacobian)(start, **options)
     return of_one(bound.model, found, height, trace, [])
 
 
 class BoundByRows(NamedTuple):
-    """An unbiased estimate of a variational bound, from some rows.
+    """An unbiased estimate of a variational bound, from some rows."""
 
-    Latent values are linear in coefficients, which are standard normal a priori.
-    """
+    # Latent values are linear in coefficients, which are standard normal a priori.
 
     model: pm.Model
     """Whose free variables are the hyperparameters alone."""
@@ -124,7 +137,7 @@ class BoundByRows(NamedTuple):
 class Ascent:
     """Stochastic ascent of a `BoundByRows`."""
 
-    def __init__(self, of, *, jacobian=True):
+    def __init__(self, of: BoundByRows, *, jacobian: bool = True) -> None:
         model, bound, batch, data, sizes = of
         self._density, self._data = Density(model, jacobian=jacobian), data
         self._size, self._M, self._C = sizes
@@ -133,18 +146,18 @@ class Ascent:
         x = pt.dvector("x")
         values = dict(zip(model.continuous_value_vars, self._density.split(x), strict=True))
         rows = {symbol: symbol.type() for symbol in data}
-        prior, *bound = clone_replace([prior, *bound], values | rows)
+        prior, *bound = cast(list[Tensor], clone_replace([prior, *bound], values | rows))
         height = prior + bound[0]
         outputs = [height, pt.grad(height, x), *bound[1:]]
         inputs = [x, *rows.values(), batch.share, batch.coefficients, batch.root]
         self._at = ThreadedFunction(inputs, outputs)
 
-    def __call__(self, start, *, steps, rate, seed, progressbar):
-        """Return hyperparameters by name, the bound plus log prior density, and the bound's trace.
-
-        The first two are averages over the last quarter of the steps. Raises NowhereFinite if the
-        bound is not finite at the start.
-        """
+    def __call__(
+        self, start: Start, *, steps: int, rate: float, seed: int | None, progressbar: bool
+    ) -> tuple[dict[str, np.ndarray], float, np.ndarray]:
+        """Hyperparameters by name, the bound plus log prior density, and the bound's trace."""
+        # The first two are averages over the last quarter of the steps. Raises NowhereFinite if the
+        # bound is not finite at the start.
         x, rng = self._density.unconstrain(start), np.random.default_rng(seed)
         n, eye = len(next(iter(self._data.values()))), np.eye(self._M)
         # Natural parameters of the coefficients' posterior: precision P, and h = P times the mean.
@@ -179,7 +192,9 @@ class Ascent:
         found = self._density.expand()(np.mean(path[last], axis=0))
         return found, np.mean(trace[last]), np.array(trace)
 
-    def _evaluate(self, x, rows, n, m, root):
+    def _evaluate(
+        self, x: np.ndarray, rows: np.ndarray, n: int, m: np.ndarray, root: np.ndarray
+    ) -> tuple[float, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         taken = [np.ascontiguousarray(values[rows]) for values in self._data.values()]
         own = (m, root) if self._several else (m[0], root[0])
         expected, slope, F, local, W = self._at(x, *taken, np.float64(len(rows) / n), *own)
@@ -187,16 +202,13 @@ class Ascent:
         return expected, slope, F, local, np.maximum(W, 0.0)
 
 
-def _kl_from_prior(m, root):
-    """Kullback-Leibler divergence of N(m, (root root')^-1) from the prior, over all classes.
-
-    Means m (C, M) and roots (C, M, M) of the precisions.
-    """
+def _kl_from_prior(m: np.ndarray, root: np.ndarray) -> float:
+    """KL divergence of N(m, (root root')^-1) from the prior, for m (C, M) and root (C, M, M)."""
     logs = 2.0 * np.log(np.diagonal(root, axis1=1, axis2=2)).sum()
     return 0.5 * ((np.linalg.inv(root) ** 2).sum() + (m**2).sum() - m.size + logs)
 
 
-def _complain(trace, steps):
+def _complain(trace: np.ndarray, steps: int) -> None:
     """Warn where the bound stopped being finite, or still grew at the end."""
     problem = None
     if len(trace) < steps:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from bayes_gpx.processes.approximations import Inducing
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.data.scaling import Scaling
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.model.specification import Specification
 
@@ -57,7 +58,7 @@ class Increasing(_Sign):
         make it sharp.
     """
 
-    def _stated(self, reader):
+    def _stated(self, reader: _Reader) -> list[tuple]:
         return reader.slopes(self, (self.feature,), 0.0, np.inf, self.strength)
 
 
@@ -65,7 +66,7 @@ class Increasing(_Sign):
 class Decreasing(_Sign):
     """Constrain the function to not rise along a feature; parameters as in `Increasing`."""
 
-    def _stated(self, reader):
+    def _stated(self, reader: _Reader) -> list[tuple]:
         return reader.slopes(self, (self.feature,), -np.inf, 0.0, self.strength)
 
 
@@ -99,7 +100,7 @@ class Slope(_Quantity):
         As in `Increasing`.
     """
 
-    def _stated(self, reader):
+    def _stated(self, reader: _Reader) -> list[tuple]:
         return reader.slopes(self, (self.feature,), *_known(self))
 
 
@@ -107,7 +108,7 @@ class Slope(_Quantity):
 class Curvature(_Quantity):
     """A second derivative, in units of y per squared unit of the feature; otherwise as `Slope`."""
 
-    def _stated(self, reader):
+    def _stated(self, reader: _Reader) -> list[tuple]:
         return reader.slopes(self, (self.feature, self.feature), *_known(self))
 
 
@@ -130,7 +131,7 @@ class Interaction:
     sd: float
     at: int | Table = 5
 
-    def _stated(self, reader):
+    def _stated(self, reader: _Reader) -> list[tuple]:
         if self.a == self.b:
             raise ValueError(
                 f"constraints: Interaction of {self.a!r} with itself. Pass two features, or "
@@ -154,7 +155,7 @@ class Weight(_Quantity):
         otherwise along X's first column.
     """
 
-    def _stated(self, reader):
+    def _stated(self, reader: _Reader) -> list[tuple]:
         return reader.weights(self, *_known(self))
 
 
@@ -173,26 +174,27 @@ class Value:
     mean: Any
     sd: Any
 
-    def _stated(self, reader):
+    def _stated(self, reader: _Reader) -> list[tuple]:
         return reader.values(self)
 
 
 Constraint = Increasing | Decreasing | Slope | Curvature | Interaction | Weight | Value
 
 
-def _known(constraint):
+def _known(constraint: _Quantity) -> tuple[float, float, float | None]:
     """Bounds of a constraint, equal for a known value, and its sd; None for the sd of bounds."""
     kind = type(constraint).__name__
-    values, bounds = (constraint.mean, constraint.sd), (constraint.low, constraint.high)
-    by_value = None not in values and bounds == (None, None)
-    if not by_value and (values != (None, None) or bounds == (None, None)):
+    mean, sd = constraint.mean, constraint.sd
+    bounds = constraint.low, constraint.high
+    if mean is not None and sd is not None and bounds == (None, None):
+        known = _finite(kind, mean)
+        return known, known, _positive(kind, sd)
+    if (mean, sd) != (None, None) or bounds == (None, None):
         raise ValueError(
             f"constraints: {kind} of {constraint.feature!r} has mean={constraint.mean}, "
             f"sd={constraint.sd}, low={constraint.low} and high={constraint.high}. Pass both mean "
             "and sd, or one or both of low and high."
         )
-    if by_value:
-        return _finite(kind, constraint.mean), constraint.mean, _positive(kind, constraint.sd)
     low = -np.inf if constraint.low is None else _finite(kind, constraint.low)
     high = np.inf if constraint.high is None else _finite(kind, constraint.high)
     if not low < high:
@@ -203,13 +205,13 @@ def _known(constraint):
     return low, high, None
 
 
-def _finite(kind, value):
+def _finite(kind: str, value: float) -> float:
     if not np.isfinite(value):
         raise ValueError(f"constraints: {kind} has the value {value}. Pass finite numbers.")
     return float(value)
 
 
-def _positive(kind, value):
+def _positive(kind: str, value: float) -> float:
     if not (np.isfinite(value) and value > 0):
         raise ValueError(f"constraints: {kind} has sd or strength {value}. Pass a positive number.")
     return float(value)
@@ -218,11 +220,9 @@ def _positive(kind, value):
 def read_constraints(
     constraints: Sequence[Constraint], training: TrainingData, specification: Specification
 ) -> Constraints | None:
-    """Constraints on the model's scale, at points that do not depend on hyperparameters, or None.
-
-    Raises ValueError for models that cannot use constraints, unknown features and impossible
-    numbers.
-    """
+    """Constraints on the model's scale, or None; raises ValueError where they are impossible."""
+    # Their points do not depend on hyperparameters. It raises for models that cannot use
+    # constraints, unknown features and impossible numbers.
     constraints = [constraints] if isinstance(constraints, Constraint) else list(constraints)
     if not constraints:
         return None
@@ -243,7 +243,7 @@ def read_constraints(
     return Constraints(tuple(found))
 
 
-def _refuse_opposites(constraints):
+def _refuse_opposites(constraints: Sequence[Constraint]) -> None:
     """Raise if the function shall neither rise nor fall, which makes it constant, not uncertain."""
     everywhere = [b for b in constraints if isinstance(b, _Sign) and isinstance(b.at, int)]
     for feature in {constraint.feature for constraint in everywhere}:
@@ -258,7 +258,7 @@ def _refuse_opposites(constraints):
             )
 
 
-def _refuse_model(training, specification):
+def _refuse_model(training: TrainingData, specification: Specification) -> None:
     """Raise for models that do not support constraints."""
     if training.streamed:
         raise ValueError("constraints were given with out-of-core data. Pass X as one table.")
@@ -294,7 +294,7 @@ def _refuse_model(training, specification):
         )
 
 
-def _name(constraint):
+def _name(constraint: Constraint) -> str:
     """What a constraint is called: its kind and its features."""
     about = [
         getattr(constraint, part) for part in ("feature", "a", "b") if hasattr(constraint, part)
@@ -305,20 +305,22 @@ def _name(constraint):
 class _Reader:
     """From constraints in user units to the fields of a `Statement` after its name."""
 
-    def __init__(self, training):
+    def __init__(self, training: TrainingData) -> None:
         self.training = training
         self.columns, self.scales = training.X.columns, np.asarray(training.X_scaling.scale)
-        self.of_y = training.y_scaling.scale
+        self.of_y = cast(float, training.y_scaling.scale)
         # Latent values of labels and counts vary by about 1.
         self.sd_y = training.y.std() / self.of_y if training.scales_y else 1.0
         scaled = training.scaled()
         self.x, self.z = scaled["X"], scaled.get("Z")
 
-    def slopes(self, constraint, features, low, high, sd):
+    def slopes(
+        self, constraint: Any, features: Sequence[str], low: float, high: float, sd: float | None
+    ) -> list[tuple]:
         """First or second derivatives; an sd that is None, or a strength, is relative."""
         places = [self._place(feature) for feature in features]
-        unit = self.of_y / np.prod(self.scales[places])
-        typical = self.sd_y / np.prod(self.x[:, places].std(axis=0))
+        unit = float(self.of_y / np.prod(self.scales[places]))
+        typical = float(self.sd_y / np.prod(self.x[:, places].std(axis=0)))
         noise = self._noise(type(constraint).__name__, low, high, sd, unit, typical)
         component = places[0] if len(places) == 1 else places[0] * len(self.columns) + places[1]
         operator = "gradient" if len(places) == 1 else "hessian"
@@ -327,7 +329,7 @@ class _Reader:
         rest = self.training.tied, float(unit), 0.0
         return [(operator, *point, component, *bounds, *rest) for point in _rows(x, z)]
 
-    def weights(self, constraint, low, high, sd):
+    def weights(self, constraint: Weight, low: float, high: float, sd: float | None) -> list[tuple]:
         """Smooth weights: values of z' g(x) where z is 1 for one feature and 0 for all others."""
         training = self.training
         if training.Z is None:
@@ -336,8 +338,8 @@ class _Reader:
             )
         one_of("constraints", constraint.feature, training.Z.columns)
         own = training.Z.columns.index(constraint.feature)
-        unit = self.of_y / training.Z_scaling.scale[own]
-        typical = self.sd_y / (self.z[:, own].std() or 1.0)
+        unit = self.of_y / np.asarray(cast("Scaling", training.Z_scaling).scale)[own]
+        typical = self.sd_y / (cast(np.ndarray, self.z)[:, own].std() or 1.0)
         noise = self._noise("Weight", low, high, sd, unit, typical)
         along = self.columns.index(constraint.feature) if constraint.feature in self.columns else 0
         x, _ = self._points(constraint.at, along)
@@ -346,7 +348,7 @@ class _Reader:
         rest = False, float(unit), 0.0
         return [("value", *point, 0, *bounds, *rest) for point in _rows(x, only)]
 
-    def values(self, constraint):
+    def values(self, constraint: Value) -> list[tuple]:
         """Values of the smooth function."""
         x, z = self._read(constraint.rows)
         try:
@@ -357,7 +359,7 @@ class _Reader:
                 f"constraints: Value has {len(x)} rows, mean {np.shape(constraint.mean)} and sd "
                 f"{np.shape(constraint.sd)}. Pass numbers, or one for each row."
             ) from wrong
-        center, found = self.training.y_scaling.center, []
+        center, found = cast(float, self.training.y_scaling.center), list[tuple]()
         for point, own, spread in zip(_rows(x, z), mean, sd, strict=True):
             value = (_finite("Value", own) - center) / self.of_y
             noise = _positive("Value", spread) / self.of_y
@@ -365,13 +367,15 @@ class _Reader:
             found.append(("value", *point, 0, *known, False, *_floats(self.of_y, center)))
         return found
 
-    def _noise(self, kind, low, high, sd, unit, typical):
+    def _noise(
+        self, kind: str, low: float, high: float, sd: float | None, unit: float, typical: float
+    ) -> float:
         """Sd of the noise on the model's scale, given in user units or, for bounds, relative."""
         if low == high:
-            return sd / unit
+            return cast(float, sd) / unit  # a known value comes with the sd of its noise
         return _positive(kind, STRENGTH if sd is None else sd) * typical
 
-    def _place(self, feature):
+    def _place(self, feature: str) -> int:
         """Position of a numeric column of X."""
         X = self.training.X
         one_of("constraints", feature, X.sources)
@@ -382,7 +386,7 @@ class _Reader:
             )
         return self.columns.index(feature)
 
-    def _points(self, at, along):
+    def _points(self, at: int | Table, along: int) -> tuple[np.ndarray, np.ndarray | None]:
         """X (q, d), and Z (q, p) or None, on the model's scale."""
         if not isinstance(at, int | np.integer):
             return self._read(at)
@@ -392,25 +396,25 @@ class _Reader:
         rows = np.abs(own[None] - values[:, None]).argmin(axis=1)
         x, z = self.x[rows].copy(), None if self.z is None else self.z[rows].copy()
         x[:, along] = values
-        if self.training.tied:
+        if self.training.tied and z is not None:
             z[:, along] = values
         return x, z
 
-    def _read(self, rows):
+    def _read(self, rows: Table) -> tuple[np.ndarray, np.ndarray | None]:
         """The same of a table in user units."""
         training = self.training
         apart = training.Z is not None and not training.z_is_x
         X, Z = training.read_new(rows, rows if apart else None)
-        z = None if Z is None else training.Z_scaling.apply(Z.values)
+        z = None if Z is None else cast("Scaling", training.Z_scaling).apply(Z.values)
         return training.X_scaling.apply(X.values), z
 
 
-def _floats(*values):
+def _floats(*values: float) -> tuple[float, ...]:
     """Python's own floats, which look the same before they are saved and after."""
     return tuple(map(float, values))
 
 
-def _rows(x, z):
+def _rows(x: np.ndarray, z: np.ndarray | None) -> list[tuple[tuple, tuple | None]]:
     """Pairs of tuples, of floats that a file holds exactly; None for z where there is none."""
-    z = [None] * len(x) if z is None else [tuple(row) for row in z.tolist()]
-    return list(zip(map(tuple, x.tolist()), z, strict=True))
+    rows = [None] * len(x) if z is None else [tuple(row) for row in z.tolist()]
+    return list(zip(map(tuple, x.tolist()), rows, strict=True))

@@ -1,10 +1,22 @@
-"""Describe a model in words, for its `repr` and for reports."""
+"""A model in words, for its `repr` and for reports, and the signature that tells its fits apart."""
 
+from __future__ import annotations
+
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytensor
+import pytensor.tensor as pt
 from pymc.printing import str_for_dist
+from pytensor.graph.replace import graph_replace
+from pytensor.graph.traversal import ancestors
+
+from bayes_gpx.data.training import TrainingData
+from bayes_gpx.kernels.precomputed import Precomputed
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.system.digests import digest
 
 FAMILIES = {
     "GP": "GP: a Gaussian process of the features",
@@ -77,7 +89,7 @@ def hyperparameters(model: Any) -> list[tuple[str, str, str]]:
     return [(name, ", ".join(model.dims_of(name)), _prior(model, name)) for name in names]
 
 
-def _prior(model, name):
+def _prior(model: Any, name: str) -> str:
     if name in model.fixed:
         values = np.ravel(model.fixed[name])
         values = values[:1] if (values == values[0]).all() else values
@@ -100,7 +112,7 @@ def described(model: Any) -> str:
     return "\n\n".join([family, _columns(rows), _columns([head, *hyperparameters(model)])])
 
 
-def _rounded(data):
+def _rounded(data: TrainingData) -> str:
     """The steps that a response, or each output, was recorded in; "" where none were found."""
     steps = np.unique(np.atleast_1d(data.resolution))
     found = [f"{step:.6g}" for step in steps[steps > 0.0]]
@@ -112,3 +124,68 @@ def _columns(rows: Sequence[tuple[str, ...]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(word.ljust(w) for word, w in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
+
+
+PROBES = 5
+"""Number of training rows at which a user's kernel is evaluated."""
+
+
+def probe_of(model: Any) -> list[str]:
+    """Covariances by a callable kernel between a few training rows, with six digits."""
+    # Its variables have made-up values between 0.3 and 0.8: a fit may be used with other priors of
+    # them, but not with another kernel.
+    training, points = model.training, model.training.corners
+    if not training.streamed:  # values between the rows need not mean anything to the kernel
+        rows = np.unique(np.linspace(0, training.n - 1, PROBES).astype(int))
+        points = training.X_scaling.apply(training.X.values[rows])
+    K, made_up = model.called_kernel(points), {}
+    above = set(ancestors([K]))
+    inside = [variable for variable in model.own_variables if variable in above]
+    for k, variable in enumerate(sorted(inside, key=lambda variable: variable.name)):
+        shape = tuple(variable.shape.eval(mode=MODE))
+        steps = 0.618034 * (k + 1 + np.arange(np.prod(shape, dtype=int)))
+        values = (0.3 + 0.5 * (steps % 1.0)).reshape(shape)
+        made_up[variable] = pt.constant(values.astype(variable.dtype))
+    probed = graph_replace([K], made_up)[0] if made_up else K
+    found = pytensor.function([], probed, mode=MODE)()
+    return [f"{value:.6g}" for value in found[np.triu_indices(len(found))]]
+
+
+def signature_of(model: Any) -> str:
+    """Text that tells one model from another: structure, columns and size."""
+    spec, data = model.specification, model.training
+    kernel = spec.kernel
+    described = getattr(kernel, "described", "callable") if spec.calls_kernel else str(kernel)
+    said = {
+        "family": spec.family,
+        "kernel": described,
+        "ard": spec.ard,
+        "likelihood": spec.likelihood,
+    }
+    if isinstance(kernel, Precomputed):
+        said["covariance"] = digest(kernel.labels, kernel.matrix)
+    if spec.calls_kernel:
+        said["kernel_probe"] = model.kernel_probe
+    if spec.link is not None:
+        said["link"] = spec.link
+    said["weight_prior"] = spec.weight_prior
+    if spec.hierarchical:
+        said["representation"] = spec.representation
+    if spec.constraints:
+        said["constraints"] = digest(spec.constraints)
+    said |= {
+        "scale": model.scale,
+        "fixed": {name: value.tolist() for name, value in model.fixed.items()},
+        "features": data.X.columns,
+        "z_features": data.Z and data.Z.columns,
+        "n": data.n,
+    }
+    if data.groups is not None:
+        said["groups"] = data.groups.labels
+    if spec.outputs is not None:
+        said["outputs"] = list(data.outputs.names)
+    if spec.outputs is not None or spec.correlation:
+        said["correlation"] = spec.correlation
+    if spec.approximation is not None:
+        said["approximation"] = repr(spec.approximation)
+    return json.dumps(said)

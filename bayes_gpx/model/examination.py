@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,12 @@ import pymc as pm
 import xarray as xr
 from scipy.stats import ks_2samp
 
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.model.given_values import medians
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.posteriors.base import OneDraw
 from bayes_gpx.system.warning import FitWarning, warn
 
 AT_FLOOR, NO_NOISE = 1.3, 0.01
@@ -125,14 +128,14 @@ def _noise(model: Any, idata: xr.DataTree) -> Iterator[str]:
         )
 
 
-def _spread(data):
+def _spread(data: TrainingData) -> float | np.ndarray:
     """Standard deviation of the response, or of each output."""
     if data.outputs is None:
         return float(np.std(data.y))
     return np.nanstd(data.outputs.values, axis=0)
 
 
-def _copies(data):
+def _copies(data: TrainingData) -> int:
     """Rows that repeat another one, response included."""
     if data.streamed or data.outputs is not None:
         return 0
@@ -253,7 +256,7 @@ def _outliers(model: Any, idata: xr.DataTree) -> Iterator[str]:
         )
 
 
-def _left_out(draw):
+def _left_out(draw: OneDraw) -> list[Tensor]:
     """Rate of each count given the others."""
     given = draw.given
     _, _, mean, spread = draw.strategy.leave_one_out(given)
@@ -277,7 +280,7 @@ def _dispersion(model: Any, idata: xr.DataTree) -> Iterator[str]:
         )
 
 
-def _some(names):
+def _some(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     more = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

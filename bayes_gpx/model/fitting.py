@@ -4,31 +4,34 @@ from __future__ import annotations
 
 import warnings
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pymc as pm
 import xarray as xr
 
 from bayes_gpx.draws.constraints_met import constraints_met
 from bayes_gpx.draws.leave_one_out import of_responses, responses_labelled
 from bayes_gpx.draws.truncated import with_truncated
+from bayes_gpx.inference.base import Method
 from bayes_gpx.inference.datatree import name_method
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.methods import METHODS, method_named
 from bayes_gpx.inference.nuts import LEFT_OUT
 from bayes_gpx.inference.optimise import EVALUATIONS, Elsewhere, Maximum, NowhereFinite
-from bayes_gpx.model.cheaper import cheaper
 from bayes_gpx.model.examination import complain
-from bayes_gpx.model.svgp import bound_by_rows, inducing_values
+from bayes_gpx.model.inducing_points import bound_by_rows, inducing_values
 from bayes_gpx.numerics.progress import beside, flops_per_second, spoken
 from bayes_gpx.numerics.threads import blas_threads
 from bayes_gpx.posteriors.strategies.exact import Exact
+from bayes_gpx.processes.approximations import Inducing
 from bayes_gpx.system.memory import APPROXIMATE, room_for_pairs
 from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import count, known_executor, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.aliases import Draws
+    from bayes_gpx.model.specification import Specification
 
 FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
 """Jitters that a fit tries in turn, relative to the variance of the response.
@@ -132,7 +135,7 @@ def infer(
     return idata
 
 
-def _refuse_slow(model, starts):
+def _refuse_slow(model: Any, starts: int) -> None:
     """Raise before the first density if all of them would take more than an hour."""
     spec, n = model.specification, model.training.n
     if spec.approximation is not None or spec.fixed_basis or n < WORTH_TIMING:
@@ -146,7 +149,7 @@ def _refuse_slow(model, starts):
         )
 
 
-def _worth_sampling(model):
+def _worth_sampling(model: Any) -> bool:
     """Whether a sample of the rows tells where to start, in a fraction of the time."""
     spec, data = model.specification, model.training
     passes = spec.approximation is not None and not spec.fixed_basis and not data.streamed
@@ -155,7 +158,7 @@ def _worth_sampling(model):
     return passes and many and spec.constraints is None and not model.joined
 
 
-def _near(model, starts, options):
+def _near(model: Any, starts: list[dict[str, Any]], options: dict[str, Any]) -> list[Any]:
     """The optimum for a sample of rows, and the first start; all starts if none is finite."""
     positions = np.random.default_rng(0).choice(model.training.n, SAMPLE, replace=False)
     sample = model.of_rows(model.training.rows(np.sort(positions)))
@@ -168,7 +171,7 @@ def _near(model, starts, options):
             return starts
 
 
-def _samples_latent(model, latent, method):
+def _samples_latent(model: Any, latent: str, method: str) -> bool:
     one_of("latent", latent, ("marginal", "sample"))
     if latent == "marginal":
         return False
@@ -193,7 +196,7 @@ def _samples_latent(model, latent, method):
     return True
 
 
-def _refuse_truncated(model, truncated):
+def _refuse_truncated(model: Any, truncated: str) -> None:
     one_of("truncated", truncated, ("ep", "sample"))
     constraints = model.specification.constraints
     if truncated == "sample" and (constraints is None or constraints.bounded is None):
@@ -212,17 +215,26 @@ def _refuse_truncated(model, truncated):
         )
 
 
-def _mode(model, starts, options):
+def _mode(
+    model: Any, starts: list[dict[str, Any]], options: dict[str, Any]
+) -> dict[str, np.ndarray]:
     """Hyperparameters, by variable name, where their marginal density is largest."""
     if not model.objective.free_RVs:
         return {}
-    own = {k: options[k] for k in ("executor", "progressbar", "jacobian") if k in options}
+    known = {"executor", "progressbar", "jacobian"}
+    own = {k: value for k, value in options.items() if k in known}
     fit = _fit_with_jitter(model, Maximum(), starts, own)
     found = fit["posterior"].to_dataset().isel(chain=0, draw=0)
-    return {name: value.values for name, value in found.data_vars.items()}
+    return {str(name): value.values for name, value in found.data_vars.items()}
 
 
-def _fit_with_jitter(model, method, starts, options, sampled=False):
+def _fit_with_jitter(
+    model: Any,
+    method: Method,
+    starts: list[dict[str, Any]],
+    options: dict[str, Any],
+    sampled: bool = False,
+) -> xr.DataTree:
     """Fit; where no start has a finite density, again with more jitter, and say so."""
     normal = model.specification.normal
     size = float(model.training.scaled()["y"].var()) if normal else 1.0
@@ -234,40 +246,41 @@ def _fit_with_jitter(model, method, starts, options, sampled=False):
         with model.jittered(jitter * size):
             try:
                 idata = method.fit(model.pymc if sampled else model.objective, starts, **options)
+                break
             except NowhereFinite:
                 if jitter == FIT_JITTERS[-1]:
                     raise
-                continue
-        idata.attrs["relative_jitter"] = jitter
-        return idata
+    idata.attrs["relative_jitter"] = jitter
+    return idata
 
 
-def _objective(model, jitter):
+def _objective(model: Any, jitter: float) -> pm.Model:
     """The density of the hyperparameters, for a task, wherever it runs."""
     return model.at_jitter(jitter).objective
 
 
-def _terms_of_sampler(model, idata):
-    """Remove the sampler's leave-one-out terms from the fit and return them; None without any.
-
-    They come from a joint normal density of all responses, without jitter.
-    """
+def _terms_of_sampler(model: Any, idata: xr.DataTree) -> np.ndarray | None:
+    """Remove the sampler's leave-one-out terms from the fit and return them; None without any."""
+    # They come from a joint normal density of all responses, without jitter.
     if LEFT_OUT not in idata.children:
         return None
-    terms = idata[LEFT_OUT]["terms"].values
+    terms = idata[LEFT_OUT].to_dataset()["terms"].values
     del idata[LEFT_OUT]
     exact = type(model.specification.strategy_of()) is Exact
     plain = exact and not idata.attrs["relative_jitter"]
     return terms if plain and np.isfinite(terms).all() else None
 
 
-def _add_left_out(model, idata, by_sampler, progressbar):
+def _add_left_out(
+    model: Any, idata: xr.DataTree, by_sampler: np.ndarray | None, progressbar: bool
+) -> None:
     """Add the group log_likelihood; a failure only gives a warning, so the draws are kept."""
     try:
         if by_sampler is None:
             terms = of_responses(model, idata, progressbar=progressbar)
         else:
-            terms = responses_labelled(model.training, by_sampler, idata["posterior"])
+            posterior = cast(xr.DataTree, idata["posterior"])
+            terms = responses_labelled(model.training, by_sampler, posterior)
     except (ValueError, MemoryError, KeyboardInterrupt) as stopped:
         warn(
             f"The fit has no leave-one-out terms ({type(stopped).__name__}: {stopped}). Its "
@@ -279,3 +292,34 @@ def _add_left_out(model, idata, by_sampler, progressbar):
     dim = model.training.responses[0]
     terms = terms.rename({dim: model.in_model(dim)}) if model.name else terms
     idata["log_likelihood"] = xr.DataTree(terms.to_dataset(name=model.in_model("y")))
+
+
+EXACT, INDUCING, SINES = (10_000, 12, 2.49), (1_000_000, 6.7, 1.07), (1_000_000, 0.0043, -0.01)
+"""Rows, seconds of a density of so many and exponent in the rows, without an approximation, with
+`Inducing(100)` and with `HSGP(20)`: measured, in `benchmarks/scaling.csv`."""
+
+MANY_ROWS = 2_000
+"""Up to so many rows a model without an approximation is the one to use."""
+
+FEW_FEATURES, SMOOTH = 2, ("expquad", "matern52", "matern32")
+"""Up to so many features, and for these kernels, basis functions on a grid are few."""
+
+
+def cheaper(specification: Specification, n: int, d: int) -> tuple[str, float] | None:
+    """A cheaper approximation and its relative time for a density; None without one."""
+    # For a Gaussian likelihood, without groups and outputs, with n rows and d features. The
+    # relative time does not depend on the machine.
+    own = specification.approximation
+    alone = specification.normal and not specification.grouped and specification.outputs is None
+    known = isinstance(own, Inducing) or (own is None and n > MANY_ROWS)
+    if not alone or not known or specification.constraints is not None or specification.expanded:
+        return None
+    now = _seconds(EXACT if own is None else INDUCING, n)
+    if d <= FEW_FEATURES and specification.kernel in SMOOTH:
+        return "bx.HSGP(20)", _seconds(SINES, n) / now
+    return None if own is not None else ("bx.Inducing(100)", _seconds(INDUCING, n) / now)
+
+
+def _seconds(measured: tuple[float, float, float], n: int) -> float:
+    rows, seconds, exponent = measured
+    return seconds * (n / rows) ** exponent

@@ -22,11 +22,8 @@ def shapes_wanted(shape: tuple[int, ...]) -> str:
 
 
 def fixed_value(h: Any, value: Any, training: Any, specification: Any) -> np.ndarray:
-    """Check a fixed hyperparameter and broadcast it to its dim.
-
-    Raises ValueError unless it is finite and positive (`sigma_w` and `offset` may be 0) and fits
-    its dim.
-    """
+    """Broadcast a fixed hyperparameter to its dim; raise ValueError unless finite and positive."""
+    # `sigma_w` and `offset` may be 0. It raises too where the value does not fit the dim.
     array = np.asarray(value)
     least = "" if h.signed else "at least 0" if h.may_be_zero else "above 0"
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all():
@@ -61,7 +58,7 @@ def checked(model: Any, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     }
 
 
-def _own_value(name, value, ndim):
+def _own_value(name: str, value: Any, ndim: int) -> np.ndarray:
     """Check a fixed value of a variable that a callable kernel brought."""
     array = np.asarray(value)
     if array.dtype.kind not in "iuf" or not np.isfinite(array).all() or array.ndim != ndim:

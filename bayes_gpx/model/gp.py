@@ -328,11 +328,9 @@ class GPX(Model):
 
 
 def plain_regression(model: Model, kernel: Callable[[int], Any]) -> GP:
-    """Return a GP of the same response with another kernel, not fitted.
-
-    Its features are those of X, or of Z for a GPX. It has the likelihood of the model and its
-    priors, but no groups, approximation or constraints.
-    """
+    """A GP of the same response, likelihood and noise priors with another kernel, not fitted."""
+    # Its features are those of X, or of Z for a GPX. It has no groups, approximation or
+    # constraints.
     training, known = model.training, model.specification
     if training.streamed or training.outputs is not None or known.levels is not None:
         raise ValueError(

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pymc as pm
+from pymc.gp.cov import Covariance
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.model.gp import GP
 from bayes_gpx.model.named_kernels import amplitude, lengthscale
@@ -91,16 +93,12 @@ def interaction_model(model: Model, pairs: Sequence[tuple[str, str]]) -> Model:
 
 @dataclass(frozen=True)
 class Effects:
-    """A callable kernel: the sum over single features and pairs of them.
+    """A callable kernel: the sum over single features and pairs of them."""
 
-    `base` is a key of `BASES`. `groups` maps columns to features (all indicators of a categorical
-    column to one), `pairs` are pairs of features, and `names` are their names.
-    """
-
-    base: str
-    groups: tuple
-    pairs: tuple
-    names: tuple
+    base: str  # a key of `BASES`
+    groups: tuple  # from columns to features: all indicators of a categorical column to one
+    pairs: tuple  # of features
+    names: tuple  # of pairs
     dim: str
 
     @classmethod
@@ -135,7 +133,7 @@ class Effects:
         parts = [a**2 * self._effect(d, length, members) for a, length, members in terms]
         return sum(parts[1:], start=parts[0])
 
-    def _effect(self, d, length, members):
+    def _effect(self, d: int, length: Tensor, members: Sequence[int]) -> Covariance:
         """Kernel of the columns of some features, each feature's with its own lengthscale."""
         columns = [j for j, feature in enumerate(self.groups) if feature in members]
         each = length[[members.index(self.groups[j]) for j in columns]]

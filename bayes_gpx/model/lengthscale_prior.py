@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pymc as pm
@@ -11,10 +11,14 @@ from scipy.optimize import brentq
 from scipy.spatial import cKDTree
 from scipy.stats import invgamma
 
-from bayes_gpx.aliases import Table
+from bayes_gpx.aliases import Dims, Table, Tensor
 from bayes_gpx.data.features import read_features
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.scaling import no_scaling, standard_scaling
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
+
 
 LEAST_RATIO = 10.0
 """Least ratio of the bounds; nearer ones, as of a column of two values, are moved apart to it."""
@@ -67,7 +71,7 @@ def lengthscale_prior(X: Table, *, mass: float = 0.9, scale: bool = True) -> Any
     scaling = (standard_scaling if scale else no_scaling)(frame, "X", Moments.of(frame.values))
     bounds = _bounds(frame, scaling.apply(frame.values))
 
-    def prior(name, dims):
+    def prior(name: str, dims: Dims) -> Tensor:
         given = bounds if dims else np.array([bounds[0].min(), bounds[1].max()])
         alpha, beta = np.vectorize(_inverse_gamma, otypes=[float, float])(*given, mass)
         return pm.InverseGamma(name, alpha=alpha, beta=beta, dims=dims)
@@ -76,7 +80,7 @@ def lengthscale_prior(X: Table, *, mass: float = 0.9, scale: bool = True) -> Any
     return prior
 
 
-def _bounds(frame, values):
+def _bounds(frame: Frame, values: np.ndarray) -> np.ndarray:
     """Spacing and range of each of the user's columns, moved apart where they are too near."""
     rows = np.unique(values, axis=0)
     nearest = rows[cKDTree(rows).query(rows, k=2)[1][:, 1]]
@@ -96,11 +100,11 @@ def _bounds(frame, values):
     return np.array(found).T
 
 
-def _inverse_gamma(low, high, mass):
+def _inverse_gamma(low: float, high: float, mass: float) -> tuple[float, float]:
     """Shape and scale such that as much lies below `low` as above `high`, and `mass` between."""
     below = (1.0 - mass) / 2.0
 
-    def excess(log_alpha):
+    def excess(log_alpha: float) -> float:
         law = invgamma(np.exp(log_alpha))
         return np.log(law.isf(below) / law.ppf(below)) - np.log(high / low)
 

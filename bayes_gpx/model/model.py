@@ -22,19 +22,15 @@ from pytensor.graph.traversal import ancestors
 from bayes_gpx.aliases import Draws, Priors, Tensor
 from bayes_gpx.draws.each_draw import condition_on_parts
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
-from bayes_gpx.model.bound_data import BoundModel, bound_data
-from bayes_gpx.model.data_sums import fixed_design, sums_over_rows
-from bayes_gpx.model.description import described
+from bayes_gpx.model.bound_data import BoundModel, add_cells, add_points, bound_data, name_functions
+from bayes_gpx.model.description import described, probe_of, signature_of
 from bayes_gpx.model.fitting import infer
 from bayes_gpx.model.given_values import by_variable, checked, medians
 from bayes_gpx.model.inducing_points import inducing_points
-from bayes_gpx.model.kept_of_rows import KeptOfRows
+from bayes_gpx.model.kept_of_rows import KeptOfRows, fixed_design, sums_over_rows
 from bayes_gpx.model.latent_variables import latent_names
-from bayes_gpx.model.observed_response import collapsed, observe
-from bayes_gpx.model.priors import create_variables
-from bayes_gpx.model.refusals import refuse_many, refuse_streamed
-from bayes_gpx.model.signature import probe_of, signature_of
-from bayes_gpx.model.specification import squared
+from bayes_gpx.model.observed_response import collapsed, observe, refuse_many, refuse_streamed
+from bayes_gpx.model.priors import add_covariances, create_variables
 from bayes_gpx.model.starting_points import starts
 from bayes_gpx.names import no_attribute
 from bayes_gpx.numerics.row_sums import PARTS
@@ -48,29 +44,20 @@ if TYPE_CHECKING:
 
 
 class Model:
-    """Base class of `GP` and `GPX`; abstract.
+    """Base class of `GP` and `GPX`; abstract."""
 
-    Attributes
-    ----------
-    training : TrainingData
-        X, Z and y in user units, and their scaling.
-    specification : Specification
-    scale : bool
-    priors : dict
-        As passed by the user.
-    hyperparameters : dict
-        Hyperparameter name -> number of dimensions of one draw.
-    fixed : dict of arrays
-        Hyperparameters that are not inferred.
-    inducing : dict of arrays
-        Inducing points on the model's scale, if any.
-    found : dict of tuples
-        Posteriors given out-of-core rows, at the hyperparameters evaluated so far.
-    structures : dict
-        What determines the graphs of draws, by the names and dimensions of their hyperparameters.
-    joined : bool
-        True for a model built inside a larger `pymc.Model`.
-    """
+    # A `TrainingData`: X, Z and y in user units, and their scaling. Explanation functions use Z,
+    # labels and scalings where a family has them, which a type checker would call optional.
+    training: Any
+    # A `Specification`: frozen, while `SpecificationLike` declares fields that can be set.
+    specification: Any
+    priors: Priors  # as passed by the user
+    hyperparameters: dict[str, int]  # number of dimensions of one draw, by name
+    fixed: dict[str, np.ndarray]  # hyperparameters that are not inferred
+    inducing: dict[str, np.ndarray]  # inducing points on the model's scale, if any
+    found: dict[str, tuple]  # posteriors given out-of-core rows, at hyperparameters so far
+    structures: dict[tuple, Any]  # of graphs, by names and dimensions of the draws' hyperparameters
+    joined: bool  # built inside a larger `pymc.Model`
 
     def __init__(
         self,
@@ -86,14 +73,21 @@ class Model:
 
     if not TYPE_CHECKING:  # to type checkers there are no other attributes
 
-        def __getattr__(self, name):
+        def __getattr__(self, name: str) -> Any:
             if hasattr(type(self), name):  # a property, which failed by an error of its own
                 return object.__getattribute__(self, name)
             raise no_attribute(f"{type(self).__name__!r} object", name)
 
-    def _read(self, training, specification, priors, scale, name):
+    def _read(
+        self,
+        training: TrainingData,
+        specification: Specification,
+        priors: Priors | None,
+        scale: bool,
+        name: str,
+    ) -> None:
         if specification.observation.classes is not None:
-            specification = replace(specification, classes=len(training.labels))
+            specification = replace(specification, classes=len(training.labels or ()))
             refuse_many(training.n, specification)
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
@@ -107,10 +101,7 @@ class Model:
         kept: KeptOfRows | None = None,
         **settings: Any,
     ) -> Self:
-        """Build a model from training data with their scaling, outside any other; for `load`.
-
-        `kept` contains summaries of out-of-core rows.
-        """
+        """Build a model of scaled data, or of what was kept of rows, outside any other."""
         model, kept = cls.__new__(cls), kept or KeptOfRows()
         model._read(training, specification, **settings)
         if kept.sums:
@@ -135,10 +126,8 @@ class Model:
         return view
 
     def of_features(self, sources: Sequence[str]) -> Self:
-        """The same model of some of X's own columns, outside of any other; not fitted.
-
-        It keeps their scale, and the values that their hyperparameters are fixed at; without Z.
-        """
+        """The same model of some columns of X, without Z, outside of any other; not fitted."""
+        # It keeps their scale, and the values that their hyperparameters are fixed at.
         if self.specification.constraints is not None:
             raise ValueError(
                 "The model has constraints, which may be about features that are left out. Use a "
@@ -170,10 +159,10 @@ class Model:
         return view
 
     @property
-    def _settings(self):
+    def _settings(self) -> dict[str, Any]:
         return {"priors": self.priors, "scale": self.scale, "name": self.name}
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Callable, tuple]:
         """Pickle the parts of the model; it is rebuilt on arrival."""
         if self.joined:
             raise pickle.PicklingError(
@@ -188,7 +177,9 @@ class Model:
         """Name of a variable or dim of this model in its `pymc.Model`."""
         return f"{self.name}_{name}" if self.name else name
 
-    def _build(self, outer, inducing=None):
+    def _build(
+        self, outer: pm.Model | None, inducing: Mapping[str, np.ndarray] | None = None
+    ) -> None:
         self.joined = outer is not None
         self._pymc = outer if outer is not None else BoundModel(model=None)
         if outer is not None:
@@ -213,16 +204,13 @@ class Model:
     def build(
         self, observe: Callable[..., list], enter: Callable[..., Tensor] = bound_data
     ) -> tuple[dict, dict, Any, list]:
-        """Add data, hyperparameters and the variables from `observe` to the model on the stack.
-
-        `enter` makes data variables, called as `pymc.Data` is.
-        """
+        """Add data, by `enter` like `pymc.Data`, hyperparameters and what `observe` adds."""
         data, spec = self.training, self.specification
-        x, z = self._points(enter)
+        x, z = add_points(data, self.in_model, enter)
         if data.outputs is not None:
-            x = self._cells(x, data.outputs, enter)
+            x = add_cells(x, data.outputs, self.in_model, enter)
         if spec.classes is not None or spec.outputs is not None:
-            self._name_functions()
+            name_functions(data, spec.correlation, self.in_model)
         theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)
         called = spec.call_kernel(data.d)
         scaled = data.scaled()
@@ -230,7 +218,8 @@ class Model:
             group = enter(self.in_model("group"), data.groups.codes, dims=(self.in_model("obs"),))
             x = in_groups(x, group)
         inducing = {name: _points_tensor(points) for name, points in self.inducing.items()}
-        y, exposure, parts = scaled["y"], None, None
+        y: Any = scaled["y"]
+        exposure, parts = None, None
         if data.streamed:
             refuse_streamed(spec)
             p = None if data.Z is None else data.p
@@ -261,7 +250,7 @@ class Model:
             parts=parts,
         )
         if spec.correlation:
-            self._add_covariances(theta)
+            add_covariances(spec, theta, rename=self.in_model)
         entries = observe(
             spec, given, data, rename=self.in_model, ridge=self._jitter, sums=self._sums_of
         )
@@ -290,35 +279,11 @@ class Model:
         """Sums over all rows by the names of `Sums`, if `specification.fixed_basis`: one pass."""
         return sums_over_rows(self._design, self.training)
 
-    def _sums_of(self, y):
+    def _sums_of(self, y: np.ndarray) -> dict[str, np.ndarray]:
         """Sums over rows for another response that the density is evaluated at."""
         if y is self.training.y or np.array_equal(y, self.training.y):
             return self.sums
         return sums_over_rows(self._design, replace(self.training, y=np.asarray(y, "float64")))
-
-    def _points(self, enter):
-        """Put X and Z into the model as data, and return them on the model's scale."""
-        data, rename = self.training, self.in_model
-        obs, feature, z_feature = rename("obs"), rename("feature"), rename("z_feature")
-        model = pm.modelcontext(None)
-        model.add_coord(feature, list(data.X.sources))
-        if data.X.levels:
-            feature = rename("indicator")
-            model.add_coord(feature, list(data.X.columns))
-        if data.streamed:
-            if data.Z is not None:
-                model.add_coord(z_feature, list(data.Z.columns))
-            return None, None
-        model.add_coord(obs, data.X.index)
-        x = enter(rename("X"), data.X.values, dims=(obs, feature))
-        x = data.X_scaling.apply(pt.specify_shape(x, (None, data.d)))
-        if data.Z is None:
-            return x, None
-        model.add_coords({z_feature: list(data.Z.columns)})
-        if data.z_is_x and not data.intercept:
-            return x, x
-        z = enter(rename("Z"), data.Z.values, dims=(obs, z_feature))
-        return x, data.Z_scaling.apply(z)
 
     @cached_property
     def pymc(self) -> pm.Model:
@@ -337,38 +302,6 @@ class Model:
         _register_numba()
         return self._pymc
 
-    def _name_functions(self):
-        """Add names of outputs or classes, and numbers of shared functions, to the model."""
-        data, model = self.training, pm.modelcontext(None)
-        dim, names = "class", [str(label) for label in data.labels or ()]
-        if data.outputs is not None:
-            dim, names = "output", list(data.outputs.names)
-        model.add_coord(self.in_model(dim), names)
-        if data.outputs is not None or self.specification.correlation:
-            model.add_coord(self.in_model(f"{dim}_bis"), names)
-            model.add_coord(self.in_model("factor"), range(self.specification.correlation))
-
-    def _add_covariances(self, theta):
-        """Add the shared covariance of outputs, or the covariance of classes, to the model."""
-        spec = self.specification
-        dim = "class" if spec.outputs is None else "output"
-        dims = self.in_model(dim), self.in_model(f"{dim}_bis")
-        if spec.outputs is not None:
-            nothing = pt.zeros((spec.outputs, spec.outputs))
-            found = sum(squared(theta[h.name], nothing) for h in spec.loadings)
-        else:
-            found = spec.shared(theta).sum(axis=0)
-            centred = found - found.mean(axis=0) - found.mean(axis=1)[:, None] + found.mean()
-            pm.Deterministic(self.in_model("output_covariance_centred"), centred, dims=dims)
-        pm.Deterministic(self.in_model("output_covariance"), found, dims=dims)
-
-    def _cells(self, x, outputs, enter):
-        """X of each response with the code of its output, from X of each row."""
-        cell = self.in_model("cell")
-        pm.modelcontext(None).add_coord(cell, outputs.labels)
-        rows = enter(self.in_model("cell_row"), outputs.rows, dims=(cell,))
-        return in_groups(x[rows], enter(self.in_model("cell_output"), outputs.codes, dims=(cell,)))
-
     @property
     def variables(self) -> dict[str, Tensor]:
         """PyMC's variable of each hyperparameter that is inferred, by its name here."""
@@ -382,7 +315,7 @@ class Model:
         dims = {h.name: h.dims for h in self.specification.hyperparameters}
         return tuple(map(self.in_model, dims[name]))
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         """What the model is made of, and its hyperparameters, as a table."""
         return described(self)
 
@@ -402,11 +335,8 @@ class Model:
         return probe_of(self)
 
     def fixed_hyperparameters(self, values: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        """Check a complete dict of fixed hyperparameters, on the model's scale.
-
-        Returns arrays by hyperparameter name. Raises ValueError for an unknown or missing name, or
-        an inadmissible value.
-        """
+        """Check a complete dict of fixed hyperparameters, on the model's scale."""
+        # Raises ValueError for an unknown or missing name, or an inadmissible value.
         return {**self.fixed, **checked(self, values)}
 
     def starts(self, given: Draws | None = None) -> list[dict[str, Any]]:
@@ -428,10 +358,8 @@ class Model:
                 self._jitter.set_value(0.0)
 
     def at_jitter(self, jitter: float) -> Self:
-        """Rebuild the model on the same rows, with a fixed jitter in its densities.
-
-        For a task of a fit in progress, which uses the jitter of the original model.
-        """
+        """Rebuild the model on the same rows, with a fixed jitter in its densities."""
+        # For a task of a fit in progress, which uses the jitter of the original model.
         own = copy.copy(self)
         own._jitter.set_value(jitter)
         return own
@@ -546,15 +474,21 @@ class Model:
         )
 
 
-def _rebuilt(kind, training, specification, kept, settings):
+def _rebuilt(
+    kind: type[Model],
+    training: TrainingData,
+    specification: Specification,
+    kept: KeptOfRows,
+    settings: Mapping[str, Any],
+) -> Model:
     """The model that was pickled."""
     return kind.restored(training, specification, kept, **settings)
 
 
-def _register_numba():
+def _register_numba() -> None:
     """Give the log density its numba form, for those who sample by PyMC; it takes a second."""
     from bayes_gpx.posteriors.evidence import numba_forms  # noqa: F401
 
 
-def _points_tensor(points):
+def _points_tensor(points: np.ndarray) -> Tensor:
     return pt.specify_shape(pt.constant(points), points.shape)

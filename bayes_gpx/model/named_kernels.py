@@ -1,9 +1,8 @@
-"""Kernels by name, with their hyperparameters and default priors.
+"""Kernels by name, with their hyperparameters and default priors."""
 
-To add a kernel, add a line to `KERNELS`. Priors are on the model's scale, weakly informative for
-standardized data; see `docs/priors.md`. They are called with the name and dims of the variable, d
-columns of X and p features with weights.
-"""
+# To add a kernel, add a line to `KERNELS`. Priors are on the model's scale, weakly informative for
+# standardized data; see `docs/priors.md`. They are called with the name and dims of the variable, d
+# columns of X and p features with weights.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,48 +13,37 @@ import numpy as np
 import pymc as pm
 from pymc.gp import cov
 
+from bayes_gpx.aliases import Dims, Tensor
 
-def lengthscale(name, dims, d, p):
+
+def lengthscale(name: str, dims: Dims, d: int, p: int) -> Tensor:
     """Lengthscales about the distance of two rows at random, within a factor of seven."""
     return pm.LogNormal(name, mu=0.5 * np.log(d) + 0.5, sigma=1.0, dims=dims)
 
 
-def amplitude(name, dims, d, p, growth=1.0):
-    """Standard deviations of p weight functions, such that their sum is of the order of y.
-
-    `growth` is the kernel's standard deviation at a standardized row, which may grow with d.
-    """
+def amplitude(name: str, dims: Dims, d: int, p: int, growth: float = 1.0) -> Tensor:
+    """Standard deviations of p weight functions, such that their sum is of the order of y."""
+    # `growth` is the kernel's standard deviation at a standardized row, which may grow with d.
     return pm.HalfNormal(name, sigma=2.0 / (growth * np.sqrt(p)), dims=dims)
 
 
-def _constant(d):
+def _constant(d: int) -> float:
     return 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class NamedKernel:
-    """A kernel of variance 1, up to its growth with the number of columns.
+    """A kernel of variance 1, up to its growth with the number of columns."""
 
-    Attributes
-    ----------
-    covariance : callable
-        From d, and its hyperparameters by keyword, to PyMC's covariance function.
-    hyperparameters : mapping
-        Default prior by name, or a fixed value unless a prior is given. Each column may have its
-        own `lengthscale`.
-    growth : callable
-        From d to the kernel's standard deviation at a standardized row.
-    may_be_zero : tuple of str
-        Hyperparameters that need not be above 0.
-    """
-
-    covariance: Callable
+    covariance: Callable  # from d, and hyperparameters by keyword, to PyMC's
+    # Default prior by name, or a fixed value unless a prior is given. Each column may have its own
+    # `lengthscale`.
     hyperparameters: Mapping[str, Any] = MappingProxyType({})
-    growth: Callable = _constant
-    may_be_zero: tuple[str, ...] = ()
+    growth: Callable = _constant  # from d to the standard deviation at a standardized row
+    may_be_zero: tuple[str, ...] = ()  # hyperparameters that need not be above 0
 
 
-def _of_distance(kind):
+def _of_distance(kind: type[cov.Stationary]) -> NamedKernel:
     """A `NamedKernel` of a stationary covariance function that has lengthscales alone."""
     return NamedKernel(lambda d, lengthscale: kind(d, ls=lengthscale), {"lengthscale": lengthscale})
 

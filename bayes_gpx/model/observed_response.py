@@ -1,9 +1,11 @@
 """The response in a PyMC model: integrated out but for hyperparameters, or around latent values."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pymc as pm
@@ -13,30 +15,46 @@ from pymc.distributions.shape_utils import rv_size_is_none
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace
 
+from bayes_gpx.aliases import Rename, Tensor, TensorLike
+from bayes_gpx.data.training import TrainingData
 from bayes_gpx.model.latent_variables import latent_values, weighed_values
+from bayes_gpx.model.specification import Specification
 from bayes_gpx.numerics.row_sums import parameters_of
+from bayes_gpx.posteriors.base import Collapsed, Conditioning
 from bayes_gpx.posteriors.constraints import sites, with_sites
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.posteriors.laplace import prior_covariance
 from bayes_gpx.posteriors.strategies.choice import has_large_design
 from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
+from bayes_gpx.posteriors.strategies.variational import Variational
 from bayes_gpx.posteriors.strategies.with_constraints import (
     BasisWithConstraints,
     ExactWithConstraints,
+    WithConstraints,
 )
 
+if TYPE_CHECKING:
+    from bayes_gpx.model.specification import Specification
 
-def observe(specification, given, training, *, rename, ridge=None, sums=None):
-    """Add the response to the PyMC model on the stack; return the graphs of hyperparameters.
 
-    In a hierarchy, f (and in a GPX the weights) are variables, and y is observed around f.
-    Otherwise a Gaussian likelihood integrates f out, and other likelihoods observe y around
-    whitened latent values. `rename` maps names of variables and dims to those in the model; `ridge`
-    is added to variances if f is integrated out; `sums` maps a response in user units to `Sums` by
-    name, for a strategy `by_sums`.
-    """
+def observe(
+    specification: Specification,
+    given: Conditioning,
+    training: TrainingData,
+    *,
+    rename: Rename,
+    ridge: TensorLike = 0.0,
+    sums: Callable | None = None,
+) -> list[Tensor]:
+    """Add the response to the PyMC model on the stack; return the graphs of hyperparameters."""
+    # In a hierarchy, f (and in a GPX the weights) are variables, and y is observed around f.
+    # Otherwise a Gaussian likelihood integrates f out, and other likelihoods observe y around
+    # whitened latent values. `rename` maps names of variables and dims to those in the model;
+    # `ridge` is added to variances if f is integrated out; `sums` maps a response in user units to
+    # `Sums` by name, for a strategy `by_sums`.
     if training.streamed:
+        sums = cast(Callable, sums)
         return streamed(specification, given, training, rename=rename, ridge=ridge, sums=sums)
     if specification.hierarchical:
         return hierarchy(specification, given, training, rename=rename)
@@ -45,30 +63,36 @@ def observe(specification, given, training, *, rename, ridge=None, sums=None):
     return latent_response(specification, given, training, rename=rename)
 
 
-def collapsed(specification, given, training, *, rename, ridge, sums=None):
-    """Add y with all but hyperparameters integrated out, exactly or by an approximate density.
-
-    Arguments and result as in `observe`.
-    """
-    strategy, scaling = specification.strategy_of(), training.response_scaling
+def collapsed(
+    specification: Specification,
+    given: Conditioning,
+    training: TrainingData,
+    *,
+    rename: Rename,
+    ridge: TensorLike = 0.0,
+    sums: Callable | None = None,
+) -> list[Tensor]:
+    """Add y with all but hyperparameters integrated out, exactly or by an approximate density."""
+    strategy, scaling = cast(Collapsed, specification.strategy_of()), training.response_scaling
     draw = GENERATIVE.get(type(strategy))
     large = has_large_design(strategy, given)
     if large or strategy.by_sums:
         given = _unfolded(given)
     density = (_by_rows if large else _at_once)(strategy, given, ridge)
     if given.constraints is not None:
-        pm.Potential(rename("constraints"), strategy.log_constraint(*density.parts))
+        constrained = cast(WithConstraints, strategy).log_constraint(*density.parts)
+        pm.Potential(rename("constraints"), constrained)
 
-    def log_density(value, *parts):
-        if strategy.by_sums and isinstance(value, Constant):
+    def log_density(value: Any, *parts: Tensor) -> Tensor:
+        if isinstance(strategy, FixedBasis) and sums is not None and isinstance(value, Constant):
             evidence = strategy.log_density_by_sums(Sums(**sums(value.data)), *parts[1:])
         else:
             y = (value - scaling.center) / scaling.scale
             evidence = density.log_density(y, *parts)
         return evidence - (np.log(scaling.scale) * pt.ones_like(value)).sum()
 
-    def dist(*parts_and_size):
-        return scaling.center + scaling.scale * draw(*parts_and_size)
+    def dist(*parts_and_size: Any) -> Tensor:
+        return scaling.center + scaling.scale * cast(Callable, draw)(*parts_and_size)
 
     pm.modelcontext(None).collapsed = True  # of which `BoundModel` warns
     pm.CustomDist(
@@ -83,12 +107,10 @@ def collapsed(specification, given, training, *, rename, ridge, sums=None):
     return density.parts
 
 
-def _unfolded(given):
-    """The data as products with variables, which PyMC does not evaluate as constants.
-
-    PyMC evaluates graphs of constants when it derives a density, but not graphs of variables. It
-    does not need the design of all rows there.
-    """
+def _unfolded(given: Conditioning) -> Conditioning:
+    """The data as products with variables, which PyMC does not evaluate as constants."""
+    # PyMC evaluates graphs of constants when it derives a density, but not graphs of variables. It
+    # does not need the design of all rows there.
     one = pytensor.shared(1.0, "one")
     return replace(given, X=given.X * one, Z=None if given.Z is None else given.Z * one)
 
@@ -101,40 +123,43 @@ class Density(NamedTuple):
     log_density: Callable
 
 
-def _at_once(strategy, given, ridge):
+def _at_once(strategy: Collapsed, given: Conditioning, ridge: TensorLike) -> Density:
     likelihood = given.likelihood
     log_density = partial(strategy.log_density, likelihood)
     return Density(strategy.parts(given, ridge), strategy.signature(likelihood), log_density)
 
 
-def _by_rows(strategy, given, ridge):
+def _by_rows(strategy: Collapsed, given: Conditioning, ridge: TensorLike) -> Density:
     """The density with the parts that y is drawn from, and the parts that it needs besides rows."""
     whole, y = _at_once(strategy, given, ridge), pt.as_tensor_variable(given.y).type()
-    evidence, k = strategy.by_rows(replace(given, y=y), ridge), len(whole.parts)
+    by_rows = cast(LowRankNormal | Variational, strategy).by_rows
+    evidence, k = by_rows(replace(given, y=y), ridge), len(whole.parts)
     needed = parameters_of([evidence], [y])
     shapes = [",".join(f"k{i}{axis}" for axis in range(v.ndim)) for i, v in enumerate(needed)]
 
-    def log_density(value, *parts):
+    def log_density(value: Any, *parts: Tensor) -> Tensor:
         own = dict(zip(needed, parts[k:], strict=True))
-        return clone_replace(evidence, {y: value, **own})
+        return cast(Tensor, clone_replace(evidence, {y: value, **own}))
 
     signature = ",".join([whole.signature, *(f"({shape})" for shape in shapes)])
     return Density([*whole.parts, *needed], signature, log_density)
 
 
-def _normal(C, size):  # noqa: N803
+def _normal(C: Tensor, size: Any) -> Tensor:  # noqa: N803
     """Y (..., n) on the model's scale, from its covariance (n, n)."""
     return pm.MvNormal.dist(pt.zeros(C.shape[0]), C, size=size)
 
 
-def _basis_with_constraints(F, D, G, V, low, high, size):  # noqa: N803
+def _basis_with_constraints(
+    F: Tensor, D: Tensor, G: Tensor, V: Tensor, low: Tensor, high: Tensor, size: Any
+) -> Tensor:  # noqa: N803
     """Y (..., n) on the model's scale given constraints, from both designs and variances."""
     design = pt.concatenate([F, G])
     C = pt.dot(design, design.T) + pt.diag(pt.concatenate([D, V]))
     return _normal_with_constraints(C, low, high, size)
 
 
-def _normal_with_constraints(C, low, high, size):  # noqa: N803
+def _normal_with_constraints(C: Tensor, low: Tensor, high: Tensor, size: Any) -> Tensor:  # noqa: N803
     """Y (..., n) on the model's scale given constraints, from their covariance (n + k, n + k)."""
     n = C.shape[0] - low.shape[0]
     constrained, noisy = with_sites(
@@ -146,7 +171,7 @@ def _normal_with_constraints(C, low, high, size):  # noqa: N803
     )
 
 
-def _low_rank_normal(F, D, *others):  # noqa: N803
+def _low_rank_normal(F: Tensor, D: Tensor, *others: Any) -> Tensor:  # noqa: N803
     """Y (..., n) on the model's scale, from a design (n, M) and variances (n,) around it."""
     size = others[-1]
     batch = () if rv_size_is_none(size) else tuple(size)
@@ -155,28 +180,34 @@ def _low_rank_normal(F, D, *others):  # noqa: N803
     return pt.dot(coefficients, F.T) + pt.sqrt(D) * noise
 
 
-def _fixed_basis(F, scales, variance, size):  # noqa: N803
+def _fixed_basis(F: Tensor, scales: Tensor, variance: Tensor, size: Any) -> Tensor:  # noqa: N803
     """Y (..., n) on the model's scale, from a design (n, M) and the variance around it."""
     return _low_rank_normal(F, variance * pt.ones(F.shape[0]), size)
 
 
-def streamed(specification, given, training, *, rename, ridge, sums):
-    """Add the log density of an out-of-core response from sums over its rows, as a potential.
-
-    Sums are computed once, or again for each density. Arguments and result as in `observe`.
-    """
+def streamed(
+    specification: Specification,
+    given: Conditioning,
+    training: TrainingData,
+    *,
+    rename: Rename,
+    ridge: TensorLike,
+    sums: Callable,
+) -> list[Tensor]:
+    """Add the log density of an out-of-core response from sums over its rows, as a potential."""
+    # Sums are computed once, or again for each density.
     strategy = specification.strategy_of()
-    if strategy.by_sums:
+    if isinstance(strategy, FixedBasis):
         parts = strategy.scales_and_variance(given, ridge)
         evidence = strategy.log_density_by_sums(Sums(**sums(training.y)), *parts)
     else:
-        evidence = strategy.by_rows(given, ridge)
+        evidence = cast(LowRankNormal | Variational, strategy).by_rows(given, ridge)
     scale = training.response_scaling.scale
     pm.Potential(rename("y"), evidence - training.n * np.log(scale))
     return [evidence]
 
 
-GENERATIVE = {
+GENERATIVE: dict[type, Callable[..., Tensor]] = {
     Exact: _normal,
     ExactWithConstraints: _normal_with_constraints,
     BasisWithConstraints: _basis_with_constraints,
@@ -186,22 +217,29 @@ GENERATIVE = {
 """What draws y from the parts of a density, where that is y's own and not an approximation."""
 
 
-def latent_response(specification, given, training, *, rename, ridge=None):
-    """Add whitened latent values, and y around them.
-
-    Basis functions have coefficients instead of latent values; a GPX adds the deviations of rows.
-    With inducing points the process itself is the model. Arguments and result as in `observe`.
-    """
+def latent_response(
+    specification: Specification,
+    given: Conditioning,
+    training: TrainingData,
+    *,
+    rename: Rename,
+) -> list[Tensor]:
+    """Add whitened latent values, and y around them."""
+    # Basis functions have coefficients instead of latent values; a GPX adds the deviations of rows.
+    # With inducing points the process itself is the model.
     scaling = training.response_scaling
     f = latent_values(specification, given, rename("y"), rename)
     return _around(given, training, scaling.center + scaling.scale * f, rename)
 
 
-def hierarchy(specification, given, training, *, rename, ridge=None):
-    """Add f (in a GPX also the weights) in user units, and y around f.
-
-    Arguments and result as in `observe`.
-    """
+def hierarchy(
+    specification: Specification,
+    given: Conditioning,
+    training: TrainingData,
+    *,
+    rename: Rename,
+) -> list[Tensor]:
+    """Add f (in a GPX also the weights) in user units, and y around f."""
     scaling = training.y_scaling
     if training.Z is None:
         f = latent_values(specification, given, rename("f"), rename)
@@ -214,9 +252,42 @@ def hierarchy(specification, given, training, *, rename, ridge=None):
     return _around(given, training, f - (scaling.center - training.response_scaling.center), rename)
 
 
-def _around(given, training, f, rename):
+def _around(given: Conditioning, training: TrainingData, f: Tensor, rename: Rename) -> list[Tensor]:
     """Observe y around latent values (n,) or (n, C) in its units; return as `observe` does."""
-    theta = given.likelihood.in_units(given.theta, training.response_scaling.scale)
+    scale = cast(float, training.response_scaling.scale)
+    theta = given.likelihood.in_units(given.theta, scale)
     options = {"dims": rename("obs"), "observed": training.y}
     given.likelihood.dist(rename("y"), f, theta, given.exposure, **options)
     return [prior_covariance(given.process, given.X, given.Z)]
+
+
+MOST_CORRELATED = 5000
+"""Latent values of classes that correlate, at most: a fit holds some matrices of all their pairs,
+of 0.2 GiB each then, and an evaluation of its density takes some 20 seconds."""
+
+
+def refuse_many(n: int, specification: Specification) -> None:
+    """Raise for more latent values of classes that correlate than one matrix can hold of pairs."""
+    C, rank = specification.classes or 1, specification.correlation
+    if rank and n * C > MOST_CORRELATED:
+        raise ValueError(
+            f"{n} rows of {C} classes with correlation={rank} have {n * C} latent values that all "
+            f"correlate, but at most {MOST_CORRELATED} are supported. Take fewer rows, or "
+            "correlation=0, where classes are independent and approximation=bx.Inducing(m) is for "
+            "any number of rows."
+        )
+
+
+def refuse_streamed(specification: Specification) -> None:
+    """Raise for a model that needs all rows in memory, if data are out-of-core."""
+    if specification.hierarchical:
+        raise ValueError(
+            "X is out-of-core data, but representation='hierarchy' has variables for each row. "
+            "Pass representation='collapsed'."
+        )
+    if specification.approximation is None:
+        raise ValueError(
+            "X is out-of-core data, but the model has no approximation. Pass "
+            "approximation=bx.HSGP(m), for few columns, or approximation=bx.Inducing(m). For other "
+            "models take a sample of the rows into memory."
+        )

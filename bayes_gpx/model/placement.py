@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
 from scipy.optimize import minimize
 
-from bayes_gpx.aliases import Draws
+from bayes_gpx.aliases import Draws, Tensor
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE
 from bayes_gpx.numerics.threads import ThreadedFunction, blas_threads
@@ -72,7 +73,7 @@ def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Induci
     start = _free(model)
     slope_of = _bound_and_slope(model, theta, start.shape)
 
-    def objective(flat):
+    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = slope_of(flat.reshape(start.shape))
         finite = np.isfinite(value) and np.isfinite(slope).all()
         return (-value, -slope.ravel()) if finite else (np.inf, np.zeros(flat.size))
@@ -99,7 +100,7 @@ def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Induci
     return Inducing(moved, model.specification.approximation.seed)
 
 
-def _free(model):
+def _free(model: Model) -> np.ndarray:
     """Coordinates that can move: the points' columns of X and, if Z is separate, of Z."""
     training, U = model.training, model.inducing["U"]
     if training.Z is None or training.z_is_x:
@@ -107,7 +108,9 @@ def _free(model):
     return np.hstack([U, model.inducing["U_Z"][:, : training.p - training.intercept]])
 
 
-def _bound_and_slope(model, theta, shape):
+def _bound_and_slope(
+    model: Model, theta: Mapping[str, np.ndarray], shape: tuple[int, ...]
+) -> ThreadedFunction:
     """Return a compiled function from the points to the bound and its gradient."""
     training, points = model.training, pt.tensor("points", shape=shape, dtype="float64")
     data = {name: pt.constant(v) for name, v in training.scaled().items()}
@@ -124,5 +127,6 @@ def _bound_and_slope(model, theta, shape):
     given = Conditioning(process, specification.observation, held, X, *rest)
     bound = specification.strategy_of().leave_one_out(given).evidence
     own = {rv: held[rv.name] for rv in model.own_variables}
-    outputs = graph_replace([bound, pt.grad(bound, points)], own, strict=False)
+    slope = cast(Tensor, pt.grad(bound, points))
+    outputs = graph_replace([bound, slope], own, strict=False)
     return ThreadedFunction([points], outputs, mode=BUFFERED_MODE, trust_input=True)

@@ -1,6 +1,8 @@
 """Priors: the defaults, and hyperparameters as random variables of a PyMC model."""
 
 import inspect
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -12,18 +14,25 @@ from pymc.distributions.transforms import Interval
 from pymc.pytensorf import constant_fold
 from pytensor.tensor.random.op import RandomVariable
 
+from bayes_gpx.aliases import Dims, Priors, Rename, Tensor
+from bayes_gpx.data.training import TrainingData
 from bayes_gpx.model.given_values import fixed_value, grouped, shapes_wanted
+from bayes_gpx.model.hyperparameters import Hyperparameter
+from bayes_gpx.model.specification import Specification, squared
 from bayes_gpx.validation import one_of
 
 
-def create_variables(specification, priors, training, *, rename):
-    """Create hyperparameters in the model on the stack: tensors theta and arrays fixed.
-
-    `priors` maps names to a callable that returns a PyMC variable, a distribution such as
-    ``pm.HalfNormal.dist(1)``, an object with ``create_variable(name)``, or fixed numbers.
-    Indicators of one categorical column share its lengthscale. `rename` maps names of variables and
-    dims to those in the model.
-    """
+def create_variables(
+    specification: Specification,
+    priors: Priors,
+    training: TrainingData,
+    *,
+    rename: Rename,
+) -> tuple[dict[str, Tensor], dict[str, np.ndarray]]:
+    """Create hyperparameters in the model on the stack: tensors theta and arrays fixed."""
+    # `priors` maps names to a callable that returns a PyMC variable, a distribution such as
+    # ``pm.HalfNormal.dist(1)``, an object with ``create_variable(name)``, or fixed numbers.
+    # Indicators of one categorical column share its lengthscale.
     if not isinstance(priors, dict):
         raise ValueError(f"priors is a {type(priors).__name__}. Pass a dict by name.")
     horseshoe = specification.weight_prior == "horseshoe" and specification.by_feature
@@ -32,13 +41,13 @@ def create_variables(specification, priors, training, *, rename):
     for name in priors:
         one_of("priors", name, known)
     d, p = training.sources
-    sizes = {"feature": d, "z_feature": training.p, "class": specification.classes}
-    sizes |= {"output": specification.outputs, "factor": specification.correlation}
+    sizes = {"feature": d, "z_feature": training.p, "class": specification.classes or 0}
+    sizes |= {"output": specification.outputs or 0, "factor": specification.correlation}
     theta, fixed = {}, {}
     for h in specification.hyperparameters:
         dims, shape = tuple(map(rename, h.dims)), tuple(sizes[dim] for dim in h.dims)
         if h.name not in priors and horseshoe and h in specification.amplitudes:
-            theta[h.name] = _horseshoe(h, priors, p, sizes[h.dim], rename)
+            theta[h.name] = _horseshoe(h, priors, p, training.p, rename)
             continue
         given = [part for part in parts if part in priors and part.startswith(f"{h.name}_")]
         if given and h in specification.amplitudes:
@@ -60,7 +69,7 @@ def create_variables(specification, priors, training, *, rename):
     return theta, fixed
 
 
-def _refuse_no_number(name, prior):
+def _refuse_no_number(name: str, prior: Any) -> None:
     """Raise for a prior that is no number and makes no variable."""
     if isinstance(prior, pt.TensorVariable):
         raise ValueError(
@@ -78,7 +87,7 @@ def _refuse_no_number(name, prior):
         )
 
 
-def _refuse_below_zero(name, variable):
+def _refuse_below_zero(name: str, variable: Tensor) -> None:
     """Raise for a distribution on all real numbers; computed variables are not checked."""
     model = pm.modelcontext(None)
     if variable not in model.free_RVs:
@@ -87,7 +96,7 @@ def _refuse_below_zero(name, variable):
     if isinstance(transform, Interval):
         least, _ = transform.args_fn(*variable.owner.inputs)
         (least,) = [-np.inf] if least is None else constant_fold([least], raise_not_constant=False)
-        positive = isinstance(least, pt.TensorVariable) or np.all(least >= 0.0)
+        positive = isinstance(least, pt.TensorVariable) or bool(np.all(least >= 0.0))
     else:
         positive = transform is not None or _is_custom(variable)
     if not positive:
@@ -97,11 +106,11 @@ def _refuse_below_zero(name, variable):
         )
 
 
-def _is_custom(variable):
+def _is_custom(variable: Tensor) -> bool:
     return isinstance(variable.owner.op, CustomDistRV | CustomSymbolicDistRV)
 
 
-def _default(h, d, p, least_noise):
+def _default(h: Hyperparameter, d: int, p: int, least_noise: np.ndarray | float) -> Any:
     """The default prior of a hyperparameter, or the number that it is fixed at by default."""
     if not callable(h.default):
         return h.default
@@ -116,12 +125,10 @@ _SLAB = 2.0
 """Width of the slab times sqrt(p): as the prior sd of an amplitude without a horseshoe."""
 
 
-def _horseshoe(h, priors, p, size, rename):
-    """Regularised horseshoe on amplitudes: tau lambda_l, softly capped at the slab's width.
-
-    Piironen and Vehtari, Electronic Journal of Statistics 11 (2017) 5018-5051, equation 2.8.
-    """
-    dims, shape = (rename(h.dim),), (size,)
+def _horseshoe(h: Hyperparameter, priors: Priors, p: int, size: int, rename: Rename) -> Tensor:
+    """Regularised horseshoe on amplitudes: tau lambda_l, softly capped at the slab's width."""
+    # Piironen and Vehtari, Electronic Journal of Statistics 11 (2017) 5018-5051, equation 2.8.
+    dims, shape = tuple(map(rename, h.dims)), (size,)
     defaults = {
         "global": lambda name, dims: pm.HalfCauchy(name, beta=1.0 / p, dims=dims),
         "local": lambda name, dims: pm.HalfCauchy(name, beta=1.0, dims=dims),
@@ -135,22 +142,20 @@ def _horseshoe(h, priors, p, size, rename):
     return pm.Deterministic(rename(h.name), wide / pt.sqrt(1 + (wide / slab) ** 2), dims=dims)
 
 
-def _makes_a_variable(prior):
-    """Whether a prior is a callable, a distribution, or such as `pymc_extras.prior.Prior`.
-
-    The object is recognized by its method, so its package need not be installed.
-    """
+def _makes_a_variable(prior: Any) -> bool:
+    """Whether a prior is a callable, a distribution, or such as `pymc_extras.prior.Prior`."""
+    # The object is recognized by its method, so its package need not be installed.
     return callable(prior) or _is_distribution(prior) or hasattr(prior, "create_variable")
 
 
-def _is_distribution(prior):
+def _is_distribution(prior: Any) -> bool:
     """Whether a prior is what ``pm.HalfNormal.dist(1)`` returns, which belongs to no model."""
     kinds = RandomVariable | SymbolicRandomVariable
     made = isinstance(prior, pt.TensorVariable) and prior.owner is not None
     return made and prior.name is None and isinstance(prior.owner.op, kinds)
 
 
-def _form(kind="HalfNormal", parameters="1"):
+def _form(kind: str = "HalfNormal", parameters: str = "1") -> str:
     """How a prior is written, for error messages."""
     return f"lambda name, dims: pm.{kind}(name, {parameters}, dims=dims)"
 
@@ -159,17 +164,15 @@ DISCRETE = ("int", "uint", "bool")
 """What names of types begin with that have no derivatives."""
 
 
-def _is_discrete(name):
+def _is_discrete(name: str) -> str:
     return (
         f"The prior of {name} is discrete. Pass a distribution of real numbers, such as {_form()}."
     )
 
 
-def _registered(dist, name, dims, shape):
-    """Add a distribution to the model on the stack as a variable, with an entry for each dim.
-
-    It is copied, so several models may share one distribution.
-    """
+def _registered(dist: Tensor, name: str, dims: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
+    """Add a distribution to the model on the stack as a variable, with an entry for each dim."""
+    # It is copied, so several models may share one distribution.
     if dist.type.dtype.startswith(DISCRETE):
         raise ValueError(_is_discrete(name))
     if dist.owner.op.ndim_supp or dist.type.shape not in ((), shape):
@@ -180,7 +183,7 @@ def _registered(dist, name, dims, shape):
     return pm.modelcontext(None).register_rv(change_dist_size(dist, shape), name, dims=dims or None)
 
 
-def _from_prior(prior, name, dims, shape):
+def _from_prior(prior: Any, name: str, dims: tuple[str, ...], shape: tuple[int, ...]) -> Tensor:
     """Create a variable from the user's prior, and check its name and shape."""
     if not _makes_a_variable(prior):
         raise ValueError(f"The prior of {name} is {prior!r}. Pass a callable here.")
@@ -209,7 +212,7 @@ def _from_prior(prior, name, dims, shape):
     return variable
 
 
-def _called(prior, name, dims):
+def _called(prior: Any, name: str, dims: Dims) -> Any:
     """What a prior returns; whatever it raises is said in a sentence with the prior's name."""
     try:
         parameters = inspect.signature(prior).parameters
@@ -232,3 +235,19 @@ def _called(prior, name, dims):
             f"The prior of {name} failed when it was called: {type(failure).__name__}: {failure}. "
             f"Pass a callable that makes a variable, such as {_form()}."
         ) from failure
+
+
+def add_covariances(
+    specification: Specification, theta: Mapping[str, Any], *, rename: Rename
+) -> None:
+    """Add the shared covariance of outputs, or the covariance of classes, to the model."""
+    dim = "class" if specification.outputs is None else "output"
+    dims = rename(dim), rename(f"{dim}_bis")
+    if specification.outputs is not None:
+        nothing = pt.zeros((specification.outputs, specification.outputs))
+        found = sum(squared(theta[h.name], nothing) for h in specification.loadings)
+    else:
+        found = specification.shared(theta).sum(axis=0)
+        centred = found - found.mean(axis=0) - found.mean(axis=1)[:, None] + found.mean()
+        pm.Deterministic(rename("output_covariance_centred"), centred, dims=dims)
+    pm.Deterministic(rename("output_covariance"), found, dims=dims)

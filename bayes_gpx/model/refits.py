@@ -24,13 +24,11 @@ thousandth."""
 
 
 class Refits:
-    """Fits of one model to data sets that differ in X or in y.
+    """Fits of one model to data sets that differ in X or in y, from the medians of `idata`."""
 
-    Fits are at the mode of the log hyperparameters, which exists even if the density of the
-    hyperparameters themselves grows without bound as sigma goes to 0. The density is compiled once,
-    with X as shared variables: a fit of 100 rows takes a sixth of the time of a new model. Fits
-    start at `idata`, the medians of its draws or fixed hyperparameters.
-    """
+    # Fits are at the mode of the log hyperparameters, which exists even if the density of the
+    # hyperparameters themselves grows without bound as sigma goes to 0. The density is compiled
+    # once, with X as shared variables: a fit of 100 rows takes a sixth of the time of a new model.
 
     def __init__(self, model: Any, idata: Draws) -> None:
         self.model, self._shared = model, dict[str, Any]()
@@ -50,10 +48,8 @@ class Refits:
         return self._shared[name]
 
     def mode(self, training: TrainingData) -> Start:
-        """Hyperparameters at their mode for other features, by name of variable.
-
-        Those of the fit at hand where no density is compiled.
-        """
+        """Hyperparameters at their mode for other features, by name of variable."""
+        # Those of the fit at hand where no density is compiled.
         if self._density is None:
             return self._start
         self._enter_features(training)
@@ -72,7 +68,7 @@ class Refits:
         self._enter_features(training)
         return self._found(other, self._density, start or self._start)
 
-    def _enter_features(self, training):
+    def _enter_features(self, training: TrainingData) -> None:
         for name, frame in (("X", training.X), ("Z", training.Z)):
             shared = self._shared.get(self.model.in_model(name))
             if shared is not None and frame is not None:
@@ -82,7 +78,9 @@ class Refits:
         """The model of rows with another response, and its hyperparameters at their mode there."""
         return self._found(self.model.of_rows(training), None, self._start)
 
-    def _found(self, other, density, start):
+    def _found(
+        self, other: Any, density: Density | None, start: Start
+    ) -> tuple[Any, dict[str, np.ndarray]]:
         """A model with the mode of a density, by default the model's own density."""
         found = start
         if other.objective.free_RVs:

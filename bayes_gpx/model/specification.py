@@ -1,19 +1,20 @@
-"""What a model is made of, apart from its data: kernel, hyperparameters, priors.
+"""What a model is made of, apart from its data: kernel, hyperparameters, priors."""
 
-A `Specification` decides the structure of every graph and is the key under which compiled
-functions are shared: two models with equal specifications never compile twice.
-"""
+# A `Specification` decides the structure of every graph and is the key under which compiled
+# functions are shared: two models with equal specifications never compile twice.
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
+from pymc.gp.cov import Covariance
 
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.likelihoods import named
 from bayes_gpx.model.hyperparameters import (
@@ -25,9 +26,11 @@ from bayes_gpx.model.hyperparameters import (
     sigma_w,
 )
 from bayes_gpx.model.named_kernels import KERNELS, NamedKernel, amplitude
+from bayes_gpx.posteriors.base import Strategy
 from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.strategies.choice import strategy_of
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
+from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.basis_process import expanded
 from bayes_gpx.processes.class_process import ClassProcess
 from bayes_gpx.processes.gaussian_process import GaussianProcess
@@ -57,64 +60,37 @@ class Factor:
     prefix: str
 
     @property
-    def kernel(self):
+    def kernel(self) -> NamedKernel:
         """What it stands for."""
-        if isinstance(self.kind, Precomputed):
-            return NamedKernel(lambda d: self.kind, growth=lambda d: self.kind.deviation)
-        return KERNELS[self.kind]
+        kind = self.kind
+        if isinstance(kind, Precomputed):
+            return NamedKernel(lambda d: kind, growth=lambda d: kind.deviation)
+        return KERNELS[kind]
 
 
 @dataclass(frozen=True)
 class Specification:
-    """Structure of a model; hashable, without data and without priors.
+    """Structure of a model; hashable, without data and without priors."""
 
-    Attributes
-    ----------
-    family : {"GP", "GPX"}
-    kernel : str, Precomputed or callable
-        Names joined by ``+`` and ``*``, or ``kernel(d) -> pymc.gp.cov.Covariance``.
-    ard : bool
-        One lengthscale for each feature.
-    likelihood : str
-        A name in `bayes_gpx.likelihoods.KNOWN`.
-    weight_prior : {"shared", "per_feature", "horseshoe"}
-        For a GPX: relation between the amplitudes of the weight functions.
-    approximation : Inducing, HSGP, RandomFeatures or None
-    link : str or None
-        Link of the likelihood; None for its default.
-    classes : int or None
-        Number of classes, for a likelihood with several latent values.
-    representation : {"collapsed", "hierarchy"}
-        Representation in PyMC. It is not compared, because no explanation depends on it.
-    grouped : bool
-        Rows belong to groups, with a level or weights for each group.
-    fixed_basis : bool
-        No hyperparameter changes the basis functions, and rows do not deviate from them. The model
-        sets it when it builds the process.
-    constraints : Constraints or None
-        Constraints on the function, in addition to the data.
-    outputs : int or None
-        Number of responses in each row of a table; None for a single response.
-    correlation : int
-        Number of functions that the outputs, or classes, share: the rank of their correlation.
-    """
-
-    family: str
-    kernel: str | Precomputed | Callable
-    ard: bool = True
-    likelihood: str = "normal"
-    weight_prior: str = "shared"
-    approximation: Any = None
-    link: str | None = None
-    classes: int | None = None
+    family: str  # "GP" or "GPX"
+    kernel: str | Precomputed | Callable  # names joined by + and *, or d -> Covariance
+    ard: bool = True  # one lengthscale for each feature
+    likelihood: str = "normal"  # a name in `bayes_gpx.likelihoods.KNOWN`
+    weight_prior: str = "shared"  # of a GPX, one of `WEIGHT_PRIORS`
+    approximation: Any = None  # Inducing, HSGP, RandomFeatures or None
+    link: str | None = None  # link of the likelihood; None for its default
+    classes: int | None = None  # of a likelihood with several latent values
+    # Representation in PyMC. It is not compared, because no explanation depends on it.
     representation: str = field(default="collapsed", compare=False)
+    # No hyperparameter changes the basis functions, and rows do not deviate from them. The model
+    # sets it when it builds the process.
     fixed_basis: bool = False
-    grouped: bool = False
-    constraints: Constraints | None = None
-    outputs: int | None = None
-    correlation: int = 0
+    grouped: bool = False  # rows belong to groups, with a level or weights for each group
+    constraints: Constraints | None = None  # on the function, in addition to the data
+    outputs: int | None = None  # responses in each row of a table; None for a single response
+    correlation: int = 0  # functions that outputs, or classes, share: their correlation's rank
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         # The default link is None, so that specifications with it by name and without are equal.
         if named(self.likelihood, self.link) is named(self.likelihood):
             object.__setattr__(self, "link", None)
@@ -157,7 +133,7 @@ class Specification:
                 if isinstance(factor.kind, str):
                     one_of("kernel", factor.kind, KERNELS)
 
-    def _refuse_groups(self):
+    def _refuse_groups(self) -> None:
         """Raise for settings that groups do not support."""
         if self.approximation is not None:
             raise ValueError(
@@ -174,11 +150,11 @@ class Specification:
             if wrong:
                 raise ValueError(f"groups was given to a GPX. Use {expected}.")
 
-    def _refuse_outputs(self):
+    def _refuse_outputs(self) -> None:
         """Raise for what several outputs do not go together with."""
         self._refuse_correlation("outputs", self.outputs, "one model for each output")
 
-    def _refuse_correlation(self, of, number, cure):
+    def _refuse_correlation(self, of: str, number: int | None, cure: str) -> None:
         """Raise for settings that correlated functions do not support, and for a wrong rank."""
         what = "y is a table of outputs" if of == "outputs" else "classes correlate"
         for wrong, expected in (
@@ -195,30 +171,31 @@ class Specification:
                 f"functions as there are {of}."
             )
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type, tuple]:
         """Pickle the fields alone, without the cached properties."""
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
 
     @property
-    def calls_kernel(self):
+    def calls_kernel(self) -> bool:
         """Whether the kernel is a function of the user's."""
         return not isinstance(self.kernel, str | Precomputed)
 
     @property
-    def levels(self):
+    def levels(self) -> tuple[str, ...] | None:
         """Labels that X's one column may hold, where the kernel is one of labels; else None."""
         return self.kernel.labels if isinstance(self.kernel, Precomputed) else None
 
     @cached_property
-    def summands(self):
+    def summands(self) -> tuple[tuple[Factor, ...], ...]:
         """The kernel as a sum of products of factors; empty for a callable."""
-        if self.calls_kernel:
-            return ()
         if isinstance(self.kernel, Precomputed):
             return ((Factor(self.kernel, ""),),)
+        if not isinstance(self.kernel, str):
+            return ()
         names = [[f.strip() for f in term.split("*")] for term in self.kernel.split("+")]
         alone = sum(map(len, names)) == 1
-        seen, summands = {}, []
+        seen: dict[str, int] = {}
+        summands = []
         for term in names:
             factors = []
             for kind in term:
@@ -229,35 +206,35 @@ class Specification:
         return tuple(summands)
 
     @property
-    def made_of(self):
+    def made_of(self) -> tuple:
         """What its names stand for now, since tables of names can change while graphs are kept."""
         kinds = (factor.kind for factor in chain(*self.summands))
         kernels = tuple(KERNELS.get(kind, kind) for kind in kinds)
         return kernels, self.observation
 
     @property
-    def normal(self):
+    def normal(self) -> bool:
         """Whether the likelihood is Gaussian, and f integrates out exactly."""
         return self.observation.normal
 
     @cached_property
-    def observation(self):
+    def observation(self) -> Any:  # its users declare the parts of a likelihood that they need
         """How the response varies around the process; see `bayes_gpx.likelihoods`."""
-        likelihood = named(self.likelihood, self.link)
+        likelihood: Any = named(self.likelihood, self.link)  # a dataclass, as its base is not
         return likelihood if self.classes is None else replace(likelihood, classes=self.classes)
 
     @property
-    def hierarchical(self):
+    def hierarchical(self) -> bool:
         """Whether f, and in a GPX the weights that it is made of, are variables of the model."""
         return self.representation == "hierarchy"
 
     @property
-    def by_feature(self):
+    def by_feature(self) -> bool:
         """Whether each weight function has its own amplitude."""
         return self.family == "GPX" and self.weight_prior != "shared"
 
     @cached_property
-    def amplitudes(self):
+    def amplitudes(self) -> tuple[Hyperparameter, ...]:
         """Hyperparameters that scale the summands; a callable kernel has its own."""
         dim = "z_feature" if self.by_feature else None
         if self.calls_kernel:
@@ -270,7 +247,7 @@ class Specification:
         )
 
     @cached_property
-    def group_amplitudes(self):
+    def group_amplitudes(self) -> tuple[Hyperparameter, ...]:
         """Hyperparameters that scale groups' own parts: their levels, or their weight functions."""
         if not self.grouped:
             return ()
@@ -288,16 +265,16 @@ class Specification:
         )
 
     @cached_property
-    def hyperparameters(self):
+    def hyperparameters(self) -> tuple[Hyperparameter, ...]:
         """All hyperparameters but those that a callable kernel creates."""
-        own = []
+        own: list[Hyperparameter] = []
         for factor in chain(*self.summands):
             kernel = factor.kernel
             for kind, default in kernel.hyperparameters.items():
                 dim = "feature" if kind == "lengthscale" and self.ard else None
                 zero = kind in kernel.may_be_zero
                 own.append(Hyperparameter(factor.prefix + kind, kind, dim, default, zero))
-        weights = ()
+        weights: tuple[Hyperparameter, ...] = ()
         if self.family == "GPX":
             kind, default = "sigma_w", sigma_w
             if self.weight_prior == "horseshoe":
@@ -313,7 +290,7 @@ class Specification:
         each = (replace(h, each="output") for h in found)
         return (*each, *self._of_factors(own), *self.loadings)
 
-    def _of_factors(self, own):
+    def _of_factors(self, own: Sequence[Hyperparameter]) -> tuple[Hyperparameter, ...]:
         """Hyperparameters of the shared functions, from the hyperparameters of a kernel."""
         if not self.correlation:
             return ()
@@ -323,7 +300,7 @@ class Specification:
         )
 
     @cached_property
-    def loadings(self):
+    def loadings(self) -> tuple[Hyperparameter, ...]:
         """How much of shared functions is in each output or class, by the kernel's summands."""
         if not self.correlation:
             return ()
@@ -341,11 +318,10 @@ class Specification:
             for a, summand in named
         )
 
-    def process(self, theta, d, called=None):
-        """Prior process on the model's scale, from hyperparameters by name.
-
-        `called` is the covariance from a callable kernel; see `call_kernel`.
-        """
+    def process(
+        self, theta: Mapping[str, Any], d: int, called: Any = None
+    ) -> GaussianProcess | WeightProcess:
+        """Prior process on the model's scale; `called` is the covariance from `call_kernel`."""
         summands = [called] if self.calls_kernel else self._products(theta, d)
         amplitudes = [theta[a.name] for a in self.amplitudes]
         if not self.by_feature:
@@ -357,20 +333,18 @@ class Specification:
             return WeightProcess(cov_func, theta["sigma_w"])
         return WeightProcess(summands, self.deviation_sd(theta), amplitudes)
 
-    def deviation_sd(self, theta):
+    def deviation_sd(self, theta: Mapping[str, Any]) -> Any:
         """Standard deviation of `eps_w` on the model's scale, of all weights or of each."""
         if self.weight_prior != "horseshoe":
             return theta["sigma_w"]
         return theta["sigma_w"] * sum(theta[a.name] ** 2 for a in self.amplitudes) ** 0.5
 
-    def prior(self, theta, d, called, corners, p):
-        """The prior process of data, through basis functions if the model has them.
-
-        Arguments as in `process`; `corners` are the least and the largest values of X's columns (2,
-        d), or None without basis functions, and `p` is the number of features with weights.
-        """
+    def prior(self, theta: Mapping[str, Any], d: int, called: Any, corners: Any, p: int) -> Process:
+        """The prior process of data with p weighed features, by basis functions given `corners`."""
+        # `corners` (2, d) are the least and the largest values of X's columns, or None without
+        # basis functions.
         if self.outputs is not None:
-            return self._of_outputs(theta, d)
+            return self._of_outputs(theta, d, self.outputs)
         if self.correlation:
             parts = [GaussianProcess(product) for product in self._products(theta, d)]
             return ClassProcess(tuple(parts), self.shared(theta))
@@ -379,12 +353,14 @@ class Specification:
             process = replace(process, n_features=p)
         if self.grouped:
             return GroupedProcess(process, self._of_each_group(theta, d, p))
-        return process if corners is None else expanded(process, self.approximation, corners)
+        if corners is None:
+            return process
+        return cast(Process, expanded(process, self.approximation, corners))
 
-    def _of_outputs(self, theta, d):
+    def _of_outputs(self, theta: Mapping[str, Any], d: int, outputs: int) -> OutputProcess:
         """Prior of several outputs: separate functions and shared functions."""
-        parts, mixing = [], list(np.eye(self.outputs))
-        for o in range(self.outputs):
+        parts, mixing = [], list(np.eye(outputs))
+        for o in range(outputs):
             own = {h.name: theta[h.name][o] for h in self.hyperparameters if h.each == "output"}
             parts.append(self.process(own, d))
         for r in range(self.correlation):
@@ -394,25 +370,28 @@ class Specification:
             mixing += [theta[h.name][:, r] for h in self.loadings]
         return OutputProcess(parts, pt.stack(mixing, axis=1))
 
-    def shared(self, theta):
+    def shared(self, theta: Mapping[str, Any]) -> Tensor:
         """Covariances between classes (S, C, C), for each of the kernel's summands."""
         own = [theta[a.name] * pt.eye(self.classes) for a in self.amplitudes]
         return pt.stack(
             [squared(theta[h.name], first) for h, first in zip(self.loadings, own, strict=True)]
         )
 
-    def of_outputs(self, theta, codes):
+    def of_outputs(self, theta: Mapping[str, Any], codes: Any) -> Mapping[str, Any]:
         """Hyperparameters with the noise of the outputs with these codes."""
         if self.outputs is None:
             return theta
         return {**theta, **{n: theta[n][codes] for n in self.observation.hyperparameters}}
 
-    def size(self, dim, training):
+    def size(self, dim: str, training: Any) -> int:
         """How many values a hyperparameter has along a dim."""
         own = {"output": self.outputs, "class": self.classes, "factor": self.correlation}
-        return own[dim] if dim in own else training.size(dim)
+        size = own[dim] if dim in own else training.size(dim)
+        return cast(int, size)
 
-    def _of_each_group(self, theta, d, p):
+    def _of_each_group(
+        self, theta: Mapping[str, Any], d: int, p: int
+    ) -> GaussianProcess | WeightProcess:
         """Prior of each group's level, or of its weights with the same kernels."""
         amplitudes = [theta[a.name] for a in self.group_amplitudes]
         if self.family == "GP":
@@ -420,11 +399,11 @@ class Specification:
         return WeightProcess(self._products(theta, d), 0.0, amplitudes, p)
 
     @property
-    def expanded(self):
+    def expanded(self) -> bool:
         """Whether the process is a sum of basis functions."""
         return isinstance(self.approximation, HSGP | RandomFeatures)
 
-    def strategy_of(self, names=()):
+    def strategy_of(self, names: Collection[str] = ()) -> Strategy:
         """Strategy from data to a posterior, for draws with these names and hyperparameters."""
         return strategy_of(
             normal=self.normal,
@@ -437,9 +416,9 @@ class Specification:
             names=names,
         )
 
-    def call_kernel(self, d):
+    def call_kernel(self, d: int) -> Covariance | None:
         """Call a callable kernel in the model on the context stack; None for a named one."""
-        if not self.calls_kernel:
+        if isinstance(self.kernel, str | Precomputed):
             return None
         cov_func = self.kernel(d)
         if not isinstance(cov_func, pm.gp.cov.BaseCovariance):
@@ -455,11 +434,11 @@ class Specification:
             )
         return cov_func
 
-    def _products(self, theta, d):
+    def _products(self, theta: Mapping[str, Any], d: int) -> list[Covariance]:
         """Covariance functions of the summands, without amplitudes."""
         return [self._product(summand, theta, d) for summand in self.summands]
 
-    def _product(self, summand, theta, d):
+    def _product(self, summand: Sequence[Factor], theta: Mapping[str, Any], d: int) -> Covariance:
         product = None
         for factor in summand:
             kernel = factor.kernel
@@ -469,11 +448,9 @@ class Specification:
         return product
 
 
-def squared(W, own):
-    """W W' + A A' for loadings W (q, r) and separate amplitudes A (q, q), as one product.
-
-    For W alone, with r = 1, PyTensor's rewrites make another product, and fail if they take the
-    shapes of random variables from their dims.
-    """
+def squared(W: TensorLike, own: TensorLike) -> Tensor:
+    """W W' + A A' for loadings W (q, r) and separate amplitudes A (q, q), as one product."""
+    # For W alone, with r = 1, PyTensor's rewrites make another product, and fail if they take the
+    # shapes of random variables from their dims.
     both = pt.concatenate([own, pt.as_tensor_variable(W)], axis=1)
     return pt.dot(both, both.T)

@@ -1,6 +1,13 @@
 """Starting points of the optimizers of hyperparameters."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
+
+from bayes_gpx.data.outputs import Outputs
+from bayes_gpx.data.training import TrainingData
+from bayes_gpx.model.specification import Specification
 
 START_GRID = (
     (1.0, 1.0, 0.1, 0.1),
@@ -18,11 +25,9 @@ ABOVE = 1.1
 """Smallest noise sd of a starting point, relative to the rounding error's."""
 
 
-def starts(training, specification):
-    """Dicts of hyperparameters: an empty one, for the priors' centres, and `START_GRID`.
-
-    And the first of these with a short lengthscale of each column that rows are ordered by.
-    """
+def starts(training: TrainingData, specification: Specification) -> list[dict[str, Any]]:
+    """Dicts of hyperparameters: an empty one, for the priors' centres, and `START_GRID`."""
+    # And the first of these with a short lengthscale of each column that rows are ordered by.
     data = training.scaled()
     some = slice(None, None, max(1, len(data["X"]) // 500))
     x = data["X"][some]
@@ -38,10 +43,10 @@ def starts(training, specification):
     loadings = {}
     if specification.correlation:
         if training.outputs is None:
-            own = np.eye(len(training.labels))[data["y"][some].astype(int)]
+            own = np.eye(len(training.labels or ()))[data["y"][some].astype(int)]
             y = _shares(own, np.exp(-0.5 * distances / apart**2))
         else:
-            y = _of_outputs(training, size)
+            y = _of_outputs(training.outputs, size)
         each = (size * _loadings(y).T).T[:, : specification.correlation]
         loadings = {name: each for name, kind in kinds.items() if kind == "loading"}
     found = [loadings]
@@ -66,7 +71,7 @@ def starts(training, specification):
     return found
 
 
-def _ordered(training):
+def _ordered(training: TrainingData) -> list[int]:
     """Columns that rows may be ordered by, as time: the only one, dates, and what only rises."""
     values, frame = training.X.values, training.X
     if training.streamed or frame.levels:
@@ -81,7 +86,7 @@ def _ordered(training):
     ]
 
 
-def _size(training, data):
+def _size(training: TrainingData, data: Mapping[str, np.ndarray]) -> float | np.ndarray:
     """Standard deviation of y, or of each output, (q,); 1 where y is not scaled at all."""
     if not training.scales_y:
         return 1.0
@@ -92,27 +97,23 @@ def _size(training, data):
     return np.where(np.array(each) > 0.0, each, 1.0)
 
 
-def _of_outputs(training, size):
+def _of_outputs(outputs: Outputs, size: float | np.ndarray) -> np.ndarray:
     """Outputs in standard deviations, gaps at the mean, (n, q)."""
-    values = training.outputs.values
+    values = outputs.values
     return np.nan_to_num((values - np.nanmean(values, axis=0)) / size)
 
 
-def _shares(own, near):
-    """Shares of classes among the rows near each, of mean 0 and variance 1, (m, C).
-
-    From which class each is of, (m, C) of 0 and 1, and how near others are, (m, m).
-    """
+def _shares(own: np.ndarray, near: np.ndarray) -> np.ndarray:
+    """Shares of classes among the rows near each, of mean 0 and variance 1, (m, C)."""
+    # From which class each is of, (m, C) of 0 and 1, and how near others are, (m, m).
     shares = near @ own / near.sum(axis=1, keepdims=True)
     shares -= shares.mean(axis=0)
     return shares / (shares.std() or 1.0)
 
 
-def _loadings(y):
-    """The first principal components of columns y (n, q), as loadings, (q, q).
-
-    They are not 0, where the density is flat in them, and no two of them are alike.
-    """
+def _loadings(y: np.ndarray) -> np.ndarray:
+    """The first principal components of columns y (n, q), as loadings, (q, q)."""
+    # They are not 0, where the density is flat in them, and no two of them are alike.
     variances, axes = np.linalg.eigh(y.T @ y / len(y))
     order = np.argsort(variances)[::-1]
     return axes[:, order] * np.sqrt(np.maximum(variances[order], 0.01)) / np.sqrt(2)

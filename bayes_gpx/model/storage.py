@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import h5py
 import numpy as np
@@ -23,9 +23,10 @@ from bayes_gpx.data.features import Frame
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.streamed import StreamedData
-from bayes_gpx.data.training import INTERCEPT, read_training
+from bayes_gpx.data.training import INTERCEPT, TrainingData, read_training
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.kernels.precomputed import Precomputed
+from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.model.gp import GP, GPX
 from bayes_gpx.model.interaction_model import Effects
 from bayes_gpx.model.kept_of_rows import KeptOfRows
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """Version of the file layout; files with another version are refused."""
 
-FAMILIES = {"GP": GP, "GPX": GPX}
+FAMILIES: dict[str, type[Model]] = {"GP": GP, "GPX": GPX}
 """Classes of models by the family that a file names."""
 
 APPROXIMATIONS = {kind.__name__: kind for kind in (HSGP, Inducing, RandomFeatures)}
@@ -247,7 +248,7 @@ def load(
     return model, idata
 
 
-def _read(path):
+def _read(path: Path) -> bytes:
     """Bytes of a file; refused if they hold a checksum that differs from their own."""
     if Path(path).is_dir():
         raise ValueError(f"{path} is a folder. Pass a file written by bx.save.")
@@ -259,7 +260,7 @@ def _read(path):
     return held
 
 
-def _opened(path, held):
+def _opened(path: str | PathLike, held: bytes) -> tuple[xr.Dataset, xr.DataTree]:
     """The group of this package in a file's bytes, and all groups."""
     try:
         # What h5netcdf cannot open it does not close either, and fails again when it is collected.
@@ -278,7 +279,7 @@ def _opened(path, held):
 
 
 @contextmanager
-def _reading(path):
+def _reading(path: str | PathLike) -> Iterator[None]:
     """Convert any error of the block into an error about the file's content."""
     try:
         yield
@@ -286,14 +287,14 @@ def _reading(path):
         raise ValueError(_changed(path, repr(wrong))) from wrong
 
 
-def _changed(path, reason):
+def _changed(path: str | PathLike, reason: str) -> str:
     return (
         f"{path} was changed or damaged since bx.save wrote it: {reason}. Take a copy of it, or "
         "fit and save again."
     )
 
 
-def _restored(data, settings, kernel, priors):
+def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors: Priors) -> Model:
     """The model that a file holds."""
     if kernel == PRECOMPUTED:
         (labels,) = settings["levels"]["X"].values()
@@ -305,18 +306,15 @@ def _restored(data, settings, kernel, priors):
         kind, values = spec["approximation"]
         spec["approximation"] = APPROXIMATIONS[kind](**values)
     fixed = {name: data[f"fixed_{name}"].values for name in settings["fixed_priors"]}
-    scalings = [
-        Scaling(data["X_center"].values, data["X_scale"].values),
-        _y_scaling(data, settings),
-        None,
-    ]
-    Z = None
+    of_x = Scaling(data["X_center"].values, data["X_scale"].values)
+    of_z, Z = None, None
     if "Z" in data:
-        scalings[2] = Scaling(data["Z_center"].values, data["Z_scale"].values)
+        of_z = Scaling(data["Z_center"].values, data["Z_scale"].values)
         if not settings["z_is_x"]:
             Z = _frame(data["Z"], settings).drop(
                 columns=[INTERCEPT] if settings["intercept"] else []
             )
+    scalings = of_x, _y_scaling(data, settings), of_z
     if spec.get("constraints"):
         spec["constraints"] = Constraints.of_fields(spec["constraints"]["statements"])
     specification, y = Specification(**spec), data["y"].values
@@ -326,9 +324,9 @@ def _restored(data, settings, kernel, priors):
     known |= {"priors": {**fixed, **priors}, "name": settings["name"]}
     family = FAMILIES[spec["family"]]
     if settings.get("streamed"):
-        training = _without_rows(data, settings, scalings, observation)
+        without = _without_rows(data, settings, scalings, observation)
         kept = KeptOfRows.of_variables(data)
-        return family.restored(training, specification, kept, **known)
+        return family.restored(without, specification, kept, **known)
     training = read_training(
         _frame(data["X"], settings),
         _response(y, data, settings),
@@ -338,27 +336,29 @@ def _restored(data, settings, kernel, priors):
         exposure=data["exposure"].values if observation.exposed else None,
         groups=_groups(data, settings),
         intercept=settings["intercept"],
-        scalings=tuple(scalings),
+        scalings=scalings,
         resolution=_resolution(settings) if observation.scaled else None,
     )
     training = _dated(training, settings.get("origins", {}))
     return family.restored(training, specification, **known)
 
 
-def _scaling_of_y(training):
+def _scaling_of_y(training: TrainingData) -> dict[str, Any]:
     """Settings of one response's scaling; the scaling of several outputs is among the variables."""
     if training.outputs is not None:
         return {}
     return {"y_center": training.y_scaling.center, "y_scale": training.y_scaling.scale}
 
 
-def _y_scaling(data, settings):
+def _y_scaling(data: xr.Dataset, settings: Mapping[str, Any]) -> Scaling:
     if "y_center" in data:
         return Scaling(data["y_center"].values, data["y_scale"].values)
     return Scaling(float(settings["y_center"]), float(settings["y_scale"]))
 
 
-def _response(y, data, settings):
+def _response(
+    y: np.ndarray, data: xr.Dataset, settings: Mapping[str, Any]
+) -> pd.Series | pd.DataFrame:
     """The response as it was given: a series, or a frame of several outputs."""
     index = data["obs"].values
     if "output" in data.coords:
@@ -366,7 +366,7 @@ def _response(y, data, settings):
     return pd.Series(y, index=index, name=settings["y_name"])
 
 
-def _dated(training, origins):
+def _dated(training: TrainingData, origins: Mapping[str, Mapping[str, str]]) -> TrainingData:
     """The training data, knowing which columns are days since which date."""
     found = {}
     for name, known in origins.items():
@@ -375,13 +375,18 @@ def _dated(training, origins):
     return replace(training, **found)
 
 
-def _groups(data, settings):
+def _groups(data: xr.Dataset, settings: Mapping[str, Any]) -> np.ndarray | None:
     """The label of each row's group; None for a model without groups."""
     labels = settings.get("groups")
     return None if labels is None else np.array(labels)[data["group"].values]
 
 
-def _without_rows(data, settings, scalings, observation):
+def _without_rows(
+    data: xr.Dataset,
+    settings: Mapping[str, Any],
+    scalings: tuple[Scaling, Scaling, Scaling | None],
+    observation: Likelihood,
+) -> StreamedData:
     """Training data of an out-of-core model, without the rows, which are not in the file."""
     levels = settings["levels"]
     frames = [
@@ -406,23 +411,26 @@ def _without_rows(data, settings, scalings, observation):
     )
 
 
-def _resolution(settings):
+def _resolution(settings: Mapping[str, Any]) -> Any:
     """The step that y was recorded to; files of before it was asked for have none."""
     return settings.get("resolution", 0.0)
 
 
-def _plain(labels):
+def _plain(labels: Sequence | None) -> list | None:
     """Labels as JSON holds them."""
-    return labels and [getattr(label, "tolist", lambda own=label: own)() for label in labels]
+    if labels is None:
+        return None
+    return [getattr(label, "tolist", lambda own=label: own)() for label in labels]
 
 
-def _frame(array, settings):
+def _frame(array: xr.DataArray, settings: Mapping[str, Any]) -> pd.DataFrame:
     """The table as it was given: categorical columns again in the place of their indicators."""
     columns = [str(c) for c in array[array.dims[1]].values]
     frame = pd.DataFrame(np.asarray(array.values), array["obs"].values, columns)
     for column, levels in settings.get("levels", {}).get(array.name, {}).items():
         indicators = [indicator(column, level) for level in levels]
         held = pd.Categorical.from_codes(frame[indicators].to_numpy().argmax(axis=1), levels)
-        frame.insert(frame.columns.get_loc(indicators[0]), column, held)
+        at = cast(int, frame.columns.get_loc(indicators[0]))
+        frame.insert(at, column, pd.Series(held, frame.index))
         frame = frame.drop(columns=indicators)
     return frame

@@ -3,9 +3,9 @@
 import base64
 import io
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -29,10 +29,9 @@ class Prose(NamedTuple):
 
 
 class Points(NamedTuple):
-    """A list of sentences, under a heading; `option` is the row that it is about, if any.
+    """A list of sentences, under a heading; `option` is the row that it is about, if any."""
 
-    All rows of a section are shown until a reader picks one.
-    """
+    # All rows of a section are shown until a reader picks one.
 
     heading: str
     sentences: list
@@ -66,22 +65,17 @@ class Figure(NamedTuple):
     kind: str = "figure"
 
 
+type Part = Prose | Points | Pairs | Table | Figure
+"""What a section consists of."""
+
+
 @dataclass(frozen=True)
 class Section:
-    """A section of a report.
+    """A section of a report; makers yield parts, and one that fails takes no other with it."""
 
-    Attributes
-    ----------
-    key : str
-        Anchor in the page.
-    title : str
-    makers : tuple of callables
-        Each takes the findings and yields parts; one that fails takes no other with it.
-    """
-
-    key: str
+    key: str  # anchor in the page
     title: str
-    makers: tuple[Callable, ...]
+    makers: tuple[Callable[[Any], Iterable[Part]], ...]
 
 
 @dataclass
@@ -90,11 +84,11 @@ class Page:
 
     key: str
     title: str
-    parts: list = field(default_factory=list)
+    parts: list[Part] = field(default_factory=list)
     failed: bool = False
 
 
-def compose(section, findings, page):
+def compose(section: Section, findings: Any, page: Page) -> None:
     """Add the parts of a section to its page; say which failed, and what warned."""
     for maker in section.makers:
         with warnings.catch_warnings(record=True) as caught:
@@ -113,11 +107,11 @@ def compose(section, findings, page):
             page.parts.append(Prose(f"Warning: {text}", "note"))
 
 
-def _for_users(warning):
+def _for_users(warning: warnings.WarningMessage) -> bool:
     return issubclass(warning.category, UserWarning | RuntimeWarning)
 
 
-def picture(collection, caption, option=""):
+def picture(collection: Any, caption: str, option: str = "") -> Figure:
     """Embed the figure of an arviz_plots.PlotCollection of matplotlib."""
     figure, file = collection.viz["figure"].item(), io.BytesIO()
     figure.savefig(file, format="png", dpi=DPI, bbox_inches="tight", facecolor="white")
@@ -127,7 +121,7 @@ def picture(collection, caption, option=""):
     return Figure(base64.b64encode(png).decode(), width, caption, option)
 
 
-def number(value, digits=3):
+def number(value: Any, digits: int = 3) -> str:
     """A number in words: three significant digits, all digits of large whole parts."""
     value = float(value)
     if not np.isfinite(value):
@@ -141,11 +135,11 @@ def number(value, digits=3):
     return "0" if text == "-0" else text
 
 
-def interval(low, high):
+def interval(low: Any, high: Any) -> str:
     """An interval in words."""
     return f"[{number(low)}, {number(high)}]"
 
 
-def change(mean, low, high):
+def change(mean: Any, low: Any, high: Any) -> str:
     """A change with its sign and interval, in words."""
     return f"{'+' if mean > 0 else ''}{number(mean)} {interval(low, high)}"

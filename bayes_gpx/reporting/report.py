@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -142,7 +142,7 @@ def report(
     return target
 
 
-def _html(findings, pages):
+def _html(findings: Findings, pages: Sequence[Page]) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("bayes_gpx.reporting"),
         autoescape=True,

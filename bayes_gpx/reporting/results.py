@@ -1,11 +1,17 @@
 """What a report is about: a fit, the rows it explains, and each verb asked once."""
 
+from __future__ import annotations
+
 import warnings
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.assess.compare import compare, refuse_incomparable
 from bayes_gpx.draws.constraints_met import ConstraintConflictWarning, constraints_met
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
@@ -29,10 +35,15 @@ from bayes_gpx.explain.imputation import combined
 from bayes_gpx.explain.null import replicates
 from bayes_gpx.export.arviz import predictive_checks
 from bayes_gpx.export.tables import ATTRIBUTION_METHODS
-from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, diagnose
+from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, Diagnosis, diagnose
+from bayes_gpx.inference.laplace import resampled
 from bayes_gpx.inference.methods import METHODS, method_named
-from bayes_gpx.inference.resampling import resampled
 from bayes_gpx.kernels.summands import CONSTANT
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
+    from bayes_gpx.model.model import Model
+
 
 OWN = "this model"
 """Name of the report's model among others."""
@@ -64,47 +75,36 @@ QUICK_NULL = 150, 10
 
 
 class Findings:
-    """Results that the sections of a report share, each computed when first asked for.
+    """Results that the sections of a report share, each computed when first asked for."""
 
-    Attributes
-    ----------
-    model, idata, X_new
-        As the verbs take them.
-    baseline : as `bayes_gpx.attributions` takes it
-    attribution : str
-        Of `bayes_gpx.export.tables.ATTRIBUTION_METHODS`.
-    units : dict
-        Unit of each column and of the response, by name; "" where unknown.
-    y_new : array (m,) or None
-        Responses at the new samples, labels as their codes.
-    seed : int
-    others : dict
-        Further models and their fits, (model, idata), by name.
-    prob : float
-        Probability of all intervals.
-    """
+    # `model`, `idata`, `X_new` and `baseline` are as the explanation functions take them,
+    # `attribution` one of `bayes_gpx.export.tables.ATTRIBUTION_METHODS`. `units` has the unit of
+    # each column and of the response by name, "" where unknown; `y_new` (m,) the responses at the
+    # new samples, labels as their codes; `others` further models and their fits by name; `prob` is
+    # the probability of all intervals.
 
     def __init__(
         self,
-        model,
-        idata,
-        X_new,
-        Z_new,
+        model: Model,
+        idata: Draws,
+        X_new: Table | None,
+        Z_new: Table | None,
         *,
-        groups_new=None,
-        y_new,
-        obs,
-        baseline,
-        units,
-        seed,
-        attribution="integrated_gradients",
-        others=None,
-        ci_prob=None,
-        null=None,
-    ):
+        groups_new: Column | None = None,
+        y_new: Column | None,
+        obs: Labels | None,
+        baseline: Any,
+        units: Mapping[str, str] | None,
+        seed: int,
+        attribution: str = "integrated_gradients",
+        others: dict[str, tuple[Model, xr.DataTree]] | None = None,
+        ci_prob: float | None = None,
+        null: int | bool | None = None,
+    ) -> None:
         self.attribution = attribution
-        self.model, self.idata, self.X_new = model, idata, X_new
-        self._samples = {"X_new": X_new, "Z_new": Z_new, "groups_new": groups_new}
+        self.model, self.X_new = model, X_new
+        self.idata: Any = idata  # a DataTree where `fitted`
+        self._samples: dict[str, Any] = {"X_new": X_new, "Z_new": Z_new, "groups_new": groups_new}
         self._obs, self.baseline, self.units, self.seed = obs, baseline, units or {}, seed
         self.others = {} if others is None else others
         if self.others:
@@ -130,7 +130,7 @@ class Findings:
             rows = np.sort(np.random.default_rng(seed).choice(rows, MOST_ROWS, replace=False))
         self.some = index[rows]
 
-    def _refuse_unlike(self):
+    def _refuse_unlike(self) -> None:
         """Raise unless the other models are of the same rows, response and columns."""
         if not isinstance(self.others, dict) or OWN in self.others:
             raise ValueError(
@@ -148,33 +148,38 @@ class Findings:
                 )
 
     @property
-    def models(self):
+    def models(self) -> dict[str, tuple[Model, Any]]:
         """The report's model and the others, with their fits, by name."""
         return {OWN: (self.model, self.idata), **self.others}
 
     @property
-    def unscored(self):
+    def unscored(self) -> bool:
         """Whether a fit has a single draw, which importance weights cannot correct."""
         return any(hyperparameter_draws(*fitted).alone for fitted in self.models.values())
 
     @cached_property
-    def compared(self):
+    def compared(self) -> pd.DataFrame:
         """Scores of the models by rows that were left out, and their weights."""
-        held_out = self._samples | {"y_new": self._y_given}
+        held_out: dict[str, Any] = self._samples | {"y_new": self._y_given}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of Pareto k, which the frame has
             frame = compare(self.models, **(held_out if self._y_given is not None else {}))
         return frame.assign(weight=frame["weight"].round(3))  # as a reader wants to see them
 
     @property
-    def share_name(self):
+    def share_name(self) -> str:
         """What `explained` calls a feature's share."""
         return "contribution" if self.by_place else "attribution"
 
     @cached_property
-    def explained_by_models(self):
+    def explained_by_models(self) -> dict[str, xr.Dataset]:
         """What `explained` is of each model, by its name; without draws."""
-        options = {**self.thinned, "obs": self.chosen, "keep": "summary", "progressbar": False}
+        options: dict[str, Any] = {
+            **self.thinned,
+            "obs": self.chosen,
+            "keep": "summary",
+            "progressbar": False,
+        }
         options["ci_prob"] = self.prob
         verb = contributions if self.by_place else ATTRIBUTION_METHODS[self.attribution]
         if not self.by_place:
@@ -185,12 +190,12 @@ class Findings:
         }
 
     @cached_property
-    def averaged(self):
+    def averaged(self) -> xr.Dataset:
         """The average of these, by the weights of `compared`."""
-        weights = None if self.unscored else self.compared["weight"][[*self.models]]
+        weights = None if self.unscored else self.compared["weight"][[*self.models]].tolist()
         return combined(list(self.explained_by_models.values()), weights)
 
-    def _observed(self, y_new):
+    def _observed(self, y_new: Column) -> np.ndarray:
         """Responses at the new samples, labels as their codes, (m,)."""
         if self.X_new is None:
             raise ValueError("y_new was given without X_new. Pass both, or neither.")
@@ -207,7 +212,7 @@ class Findings:
             xr.Dataset(coords={"obs": self.where.index}, attrs=attrs), y_new
         ).values
 
-    def known_of(self, label):
+    def known_of(self, label: Any) -> Iterator[str]:
         """What was observed in a row and its group, in words; nothing where neither is known."""
         (row, *_), training = np.flatnonzero(self.where.index == label), self.model.training
         y, groups = self.y_new, self._samples["groups_new"]
@@ -222,7 +227,7 @@ class Findings:
             yield f"Group: {np.asarray(groups)[row]}."
 
     @property
-    def how_chosen(self):
+    def how_chosen(self) -> str:
         """A sentence on the observations that are explained."""
         if self._obs is not None:
             return "The rows below were chosen by whoever asked for this report."
@@ -232,22 +237,22 @@ class Findings:
         return f"The rows below have the lowest, a middle and the highest {what} among {whole}."
 
     @property
-    def alone(self):
+    def alone(self) -> bool:
         """Whether the fit is one hyperparameter draw, or copies of it."""
         return self.hyper.alone or self.gives == "mode"
 
     @property
-    def fitted(self):
+    def fitted(self) -> bool:
         """Whether there is a fit, not a dict of fixed hyperparameters."""
         return not isinstance(self.idata, dict)
 
     @property
-    def posterior_variables(self):
+    def posterior_variables(self) -> set:
         """Names of the variables that the fit has draws of."""
         return set(self.idata["posterior"].data_vars) if self.fitted else set()
 
     @cached_property
-    def constraints(self):
+    def constraints(self) -> xr.Dataset | None:
         """How constraints fare, None without any; see `constraints_met`."""
         if self.model.specification.constraints is None:
             return None
@@ -258,19 +263,19 @@ class Findings:
             return constraints_met(self.model, self.idata, progressbar=False)
 
     @property
-    def method(self):
+    def method(self) -> str:
         """How the hyperparameters were inferred."""
         if not self.fitted:
             return "given"
         return self.idata["posterior"].attrs.get("inference_method", "pymc.sample")
 
     @property
-    def gives(self):
+    def gives(self) -> str:
         """What the inference gives: "mode", "weighted" draws or "chains"."""
         return method_named(self.method).gives if self.method in METHODS else "chains"
 
     @cached_property
-    def diagnosis(self):
+    def diagnosis(self) -> Diagnosis | None:
         """What the chains' diagnostics say; None without chains."""
         if not self.fitted or self.gives != "chains":
             return None
@@ -278,38 +283,38 @@ class Findings:
         return diagnose(self.idata) if enough else None
 
     @property
-    def classes(self):
+    def classes(self) -> bool:
         """Whether the response has more than two labels."""
         return self.model.specification.classes is not None
 
     @property
-    def second(self):
+    def second(self) -> str | None:
         """The second of two classes, with the reported probability, as text; else None."""
         labels = self.model.training.labels
         return str(labels[1]) if labels is not None and len(labels) == 2 else None
 
     @property
-    def of_second(self):
+    def of_second(self) -> str:
         """A sentence that names this label, after a space; or nothing."""
         return f" Shown is the probability of {self.second}." if self.second else ""
 
     @property
-    def mean_name(self):
+    def mean_name(self) -> str:
         """What predictions call the mean response."""
         return self.model.specification.observation.reported
 
     @property
-    def tails(self):
+    def tails(self) -> list[float]:
         """The two quantiles that bound an interval."""
         return [0.5 - self.prob / 2, 0.5 + self.prob / 2]
 
     @property
-    def thinned(self):
+    def thinned(self) -> dict[str, Any]:
         """Most draws of the hyperparameters that verbs are asked for."""
         return {"num_draws": max(MOST_DRAWS, len(self.hyper.chain))}
 
     @property
-    def sampled(self):
+    def sampled(self) -> dict[str, Any]:
         """Options of verbs that take draws."""
         return {
             **self.thinned,
@@ -319,31 +324,31 @@ class Findings:
             "progressbar": False,
         }
 
-    def unit(self, name):
+    def unit(self, name: str) -> str:
         """Unit of a column in brackets, or nothing."""
         unit = self.units.get(name, "")
         return f" [{unit}]" if unit else ""
 
-    def _of(self, verb, **options):
+    def _of(self, verb: Callable[..., xr.Dataset], **options: Any) -> xr.Dataset:
         """What a verb says of the samples."""
         return verb(self.model, self.idata, **self._samples, **options)
 
     @cached_property
-    def checked(self):
+    def checked(self) -> xr.DataTree:
         """The fit with responses replicated at the training rows."""
         return predictive_checks(self.model, self.idata, seed=self.seed, progressbar=False)
 
     @cached_property
-    def left_out(self):
+    def left_out(self) -> xr.Dataset:
         """Predictions of the training rows, each from the others."""
         most = max(LEFT_OUT_DRAWS, len(self.hyper.chain))
-        options = {"num_draws": most, "seed": self.seed, "progressbar": False}
+        options: dict[str, Any] = {"num_draws": most, "seed": self.seed, "progressbar": False}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of Pareto k, told by another section
             return loo_predictions(self.model, self.idata, **options)
 
     @cached_property
-    def replicated_left_out(self):
+    def replicated_left_out(self) -> np.ndarray:
         """Responses drawn for each row from the others, with equal weights, (draws, obs)."""
         found = self.left_out.stack(sample=["chain", "draw"]).transpose("sample", ...)
         weights, rng = np.exp(found["log_weights"].values), np.random.default_rng(self.seed)
@@ -351,17 +356,17 @@ class Findings:
         return np.stack([y[resampled(w, len(y), rng)] for y, w in columns], axis=1)
 
     @cached_property
-    def held_out(self):
+    def held_out(self) -> xr.Dataset:
         """Predictions of all new rows, to compare with their observed responses."""
         return self._of(predictions, **self.sampled)
 
     @cached_property
-    def predicted(self):
+    def predicted(self) -> xr.Dataset:
         """Predictions of the rows that averages are taken over."""
         return self._of(predictions, obs=self.some, **self.sampled)
 
     @cached_property
-    def chosen(self):
+    def chosen(self) -> np.ndarray:
         """Labels of the observations that are explained: lowest, middle, highest prediction."""
         if self._obs is not None:
             return np.atleast_1d(self._obs)
@@ -373,44 +378,50 @@ class Findings:
         return self.some[list(picked)]
 
     @cached_property
-    def predicted_chosen(self):
+    def predicted_chosen(self) -> xr.Dataset:
         """Predictions of the observations that are explained."""
         return self._of(predictions, obs=self.chosen, **self.sampled)
 
     @cached_property
-    def attributed(self):
+    def attributed(self) -> xr.Dataset:
         """Attributions of the observations that are explained."""
         options = {"baseline": self.baseline, **self.sampled}
         return self._of(ATTRIBUTION_METHODS[self.attribution], obs=self.chosen, **options)
 
     @property
-    def by_place(self):
+    def by_place(self) -> bool:
         """Whether features in Z, separate from X, explain predictions, rather than X itself."""
         training = self.model.training
         return training.Z is not None and not training.tied
 
     @property
-    def explained(self):
+    def frame(self) -> Frame:
+        """The table whose features explain predictions: Z if `by_place`, else X."""
+        training = self.model.training
+        return cast("Frame", training.Z) if self.by_place else training.X
+
+    @property
+    def explained(self) -> xr.Dataset:
         """What explains the chosen observations: contributions of Z, or attributions of X."""
         return self.contributed_chosen if self.by_place else self.attributed
 
     @cached_property
-    def contributed_chosen(self):
+    def contributed_chosen(self) -> xr.Dataset:
         """Contributions in the observations that are explained."""
         return self._of(contributions, obs=self.chosen, **self.sampled)
 
     @cached_property
-    def contributed(self):
+    def contributed(self) -> xr.Dataset:
         """Contributions in some rows, of a GPX."""
         return self._of(contributions, obs=self.some, **self.sampled)
 
     @cached_property
-    def weighed(self):
+    def weighed(self) -> xr.Dataset:
         """The weight functions of a GPX, in some rows, without the rows' own deviations."""
         return self._of(weights, obs=self.some, smooth=True, **self.sampled)
 
     @property
-    def summed(self):
+    def summed(self) -> bool:
         """Whether f is a sum of several components that vary."""
         specification = self.model.specification
         if specification.family != "GP" or specification.grouped or specification.correlation:
@@ -418,20 +429,20 @@ class Findings:
         return sum(part.name != CONSTANT for part in components_of(self.model, 1)[0]) > 1
 
     @cached_property
-    def components(self):
+    def components(self) -> xr.Dataset:
         """Components of f in some rows; for interactions, the components of two features."""
         order = 2 if self.model.training.d <= MOST_PAIRED else 1
         options = {**self.thinned, "keep": "summary", "progressbar": False, "ci_prob": self.prob}
         return components(self.model, self.idata, self.X_new, order=order, obs=self.some, **options)
 
     @property
-    def numbers(self):
+    def numbers(self) -> list[str]:
         """Columns of X that hold numbers, along which there are slopes."""
         frame = self.model.training.X
         return [name for name in frame.sources if name not in frame.levels]
 
     @cached_property
-    def curves(self):
+    def curves(self) -> xr.Dataset:
         """Partial dependence on the most relevant columns, over some rows."""
         features = list(self.model.training.X.sources)
         if len(features) > MOST_CURVES:
@@ -441,21 +452,21 @@ class Findings:
         return self._of(partial_dependence, obs=self.some, features=features, **options)
 
     @cached_property
-    def compared_levels(self):
+    def compared_levels(self) -> xr.Dataset:
         """Each level of the categorical columns against the first, on average over some rows."""
         variables = list(self.model.training.X.levels)
         options = {"variables": variables, "by": True, **self.sampled}
         return self._of(comparisons, obs=self.some, **options).squeeze("by", drop=True)
 
     @cached_property
-    def sloped(self):
+    def sloped(self) -> xr.Dataset:
         """Average slopes over some rows."""
         few = max(2, MOST_JOINT // self.model.training.d)
         rows = self.some[:: -(-len(self.some) // few)]
         return self._of(slopes, obs=rows, **self.sampled)
 
     @cached_property
-    def replicates(self):
+    def replicates(self) -> int:
         """Replicates of the reference for relevance: 19 by default where refits are quick."""
         training = self.model.training
         if self._null is not None:
@@ -466,14 +477,14 @@ class Findings:
         return replicates(replaceable and few)
 
     @cached_property
-    def ranked(self):
+    def ranked(self) -> xr.Dataset:
         """Features by relevance."""
         options = {**self.thinned, "keep": "summary", "progressbar": False, "seed": self.seed}
         options["null"] = self.replicates or None
         return ranking(self._of(relevance, obs=self.some, **options), ci_prob=self.prob)
 
     @cached_property
-    def ranked_pairs(self):
+    def ranked_pairs(self) -> xr.Dataset:
         """Pairs of features by interaction."""
         few = len(self.model.training.X.sources) <= MOST_PAIRED
         options = {**self.thinned, "keep": "summary", "progressbar": False, "seed": self.seed}
@@ -483,7 +494,7 @@ class Findings:
         return ranking(found, ci_prob=self.prob)
 
 
-def _columns(model):
+def _columns(model: Model) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
     """What a model explains: the columns of its tables."""
     training = model.training
     return training.X.sources, None if training.Z is None else training.Z.sources

@@ -24,12 +24,11 @@ from bayes_gpx.inference.automatic import Automatic
 from bayes_gpx.inference.base import Method
 from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning, Diagnosis, diagnose
-from bayes_gpx.inference.laplace import WeightedLaplace, weighted_draws
+from bayes_gpx.inference.laplace import WeightedLaplace, resampled, weighted_draws
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.inference.nuts import NUTS
 from bayes_gpx.inference.optimise import Maximum, climb
-from bayes_gpx.inference.resampling import resampled
 from bayes_gpx.model import fitting
 from executors import Sent
 

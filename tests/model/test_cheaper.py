@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import bayes_gpx as bx
-from bayes_gpx.model import cheaper as room
-from bayes_gpx.model.cheaper import cheaper
+from bayes_gpx.model import fitting as room
+from bayes_gpx.model.fitting import cheaper
 
 TABLE = Path(__file__).parents[2] / "benchmarks" / "scaling.csv"
 X = np.random.default_rng(0).normal(size=(30, 3))

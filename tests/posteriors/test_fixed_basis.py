@@ -15,7 +15,7 @@ import pytest
 import bayes_gpx as bx
 import oracle
 from bayes_gpx.inference.log_density import Density
-from bayes_gpx.model import data_sums
+from bayes_gpx.model import kept_of_rows
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.evidence.numba_forms import NATIVE_MODE
 from bayes_gpx.posteriors.evidence.sums import Sums, sums_logp, sums_logp_and_slopes
@@ -237,14 +237,14 @@ def test_prior_responses_vary_as_the_prior_says(gp):
 
 def test_threads_and_blocks(gp, monkeypatch):
     """The number of threads changes no bit, and the size of blocks no more than round-off."""
-    monkeypatch.setattr(data_sums, "TOGETHER", 7)
+    monkeypatch.setattr(kept_of_rows, "TOGETHER", 7)
     found = []
     for threads in (1, 3):
         monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
         monkeypatch.setattr("bayes_gpx.numerics.threads._Limit.threads", threads)
-        found.append(data_sums.sums_over_rows(gp._design, gp.training))
-    monkeypatch.setattr(data_sums, "BLOCK", 60)
-    small = data_sums.sums_over_rows(gp._design, gp.training)
+        found.append(kept_of_rows.sums_over_rows(gp._design, gp.training))
+    monkeypatch.setattr(kept_of_rows, "BLOCK", 60)
+    small = kept_of_rows.sums_over_rows(gp._design, gp.training)
     for name, value in gp.sums.items():
         assert np.array_equal(found[0][name], found[1][name])
         np.testing.assert_allclose(found[0][name], value, atol=1e-10)

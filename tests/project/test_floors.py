@@ -34,15 +34,15 @@ posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax ev
     strategies/variational strategies/sampled strategies/correlated strategies/with_constraints
     strategies/propagation strategies/choice minibatch pathwise predictive_derivatives
     component_variances
-inference: base methods diagnostics log_density resampling datatree optimise laplace nuts
-    automatic stochastic
+inference: base methods diagnostics log_density datatree optimise laplace nuts automatic
+    stochastic
 draws: protocols hyperparameter_draws points level_moves intervals stores part_stores questions
     averages scales naming normals new_responses results graphs each_draw evaluate constraints_met
     truncated leave_one_out left_out_together views answers random_functions
 model: named_kernels hyperparameters specification constraints given_values priors
-    lengthscale_prior bound_data latent_variables data_sums refusals kept_of_rows
-    observed_response inducing_points starting_points signature svgp cheaper examination fitting
-    description model gp placement interaction_model refits storage
+    lengthscale_prior bound_data latent_variables kept_of_rows observed_response inducing_points
+    starting_points examination fitting description model gp placement interaction_model refits
+    storage
 explain: answered null predictions weights components sobol derivatives
     attributions fanova shapley_values sensitivities relevance ranking importances
     partial_dependence conditional_variance comparisons
@@ -50,9 +50,9 @@ explain: answered null predictions weights components sobol derivatives
 assess: removal metrics compare replicates calibrate projection project
 plots: selection layout visuals predictions effects derivatives attributions images relevance
 export: long_form attachment influence shap tables arviz refits
-reporting: page sections/card sections/constraints sections/cautions sections/inference
+reporting: page results sections/card sections/cautions sections/inference
     sections/checks sections/observations sections/ranks sections/slopes sections/summary
-    sections/models sections/citing results report
+    sections/models report
 demo
 cli_arguments
 cli_rows

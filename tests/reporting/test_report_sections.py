@@ -10,10 +10,9 @@ from bayes_gpx.explain.weights import deviation_sds
 from bayes_gpx.inference.diagnostics import Diagnosis
 from bayes_gpx.reporting.page import number
 from bayes_gpx.reporting.results import Findings
-from bayes_gpx.reporting.sections.card import CARD
+from bayes_gpx.reporting.sections.card import CARD, CITING
 from bayes_gpx.reporting.sections.cautions import CAUTIONS
 from bayes_gpx.reporting.sections.checks import CHECKS
-from bayes_gpx.reporting.sections.citing import CITING
 from bayes_gpx.reporting.sections.observations import OBSERVATIONS
 from bayes_gpx.reporting.sections.ranks import RANKS
 from bayes_gpx.reporting.sections.slopes import SLOPES

@@ -1,10 +1,8 @@
 """The sections of a report, in its order."""
 
-from bayes_gpx.reporting.sections.card import CARD
-from bayes_gpx.reporting.sections.cautions import CAUTIONS
+from bayes_gpx.reporting.sections.card import CARD, CITING
+from bayes_gpx.reporting.sections.cautions import CAUTIONS, CONSTRAINTS as CONSTRAINTS
 from bayes_gpx.reporting.sections.checks import CHECKS
-from bayes_gpx.reporting.sections.citing import CITING
-from bayes_gpx.reporting.sections.constraints import CONSTRAINTS as CONSTRAINTS
 from bayes_gpx.reporting.sections.inference import INFERENCE
 from bayes_gpx.reporting.sections.models import MODELS as MODELS
 from bayes_gpx.reporting.sections.observations import OBSERVATIONS

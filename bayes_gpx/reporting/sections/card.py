@@ -1,15 +1,26 @@
-"""The model card: data, kernel, priors, likelihood, approximation, seed, versions."""
+"""The model card: data, kernel, priors, likelihood, approximation, seed, versions; what to cite."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.model.description import hyperparameters, structure
-from bayes_gpx.reporting.page import Pairs, Prose, Section, Table
+from bayes_gpx.reporting.page import Pairs, Part, Points, Prose, Section, Table
 from bayes_gpx.system.versions import versions
 
+if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
+    from bayes_gpx.model.model import Model
+    from bayes_gpx.reporting.results import Findings
 
-def _model(findings):
+
+def _model(findings: Findings) -> Iterator[Part]:
     model, data = findings.model, findings.model.training
     family, *rest = structure(model)
     yield Pairs(
@@ -22,11 +33,7 @@ def _model(findings):
     )
 
 
-def _weighed(data):
-    return data.Z is not None and not data.tied
-
-
-def _of_response(model):
+def _of_response(model: Model) -> str:
     """Summary of the response in all rows; for out-of-core data, its scaling."""
     data = model.training
     if data.labels is not None:
@@ -41,15 +48,15 @@ def _of_response(model):
     return f", mean {data.y_scaling.center:.4g}, sd {data.y_scaling.scale:.4g}"
 
 
-def _features(findings):
+def _features(findings: Findings) -> Iterator[Part]:
     data = findings.model.training
     yield from _columns(findings, data.X, data.moments, "The features in the training rows.")
-    if _weighed(data) and not data.streamed:
+    if data.Z is not None and not data.tied and not data.streamed:
         of_z = Moments.of(data.Z.values)
         yield from _columns(findings, data.Z, of_z, "The features that have weights (Z).")
 
 
-def _columns(findings, frame, moments, caption):
+def _columns(findings: Findings, frame: Frame, moments: Moments, caption: str) -> Iterator[Part]:
     known = (getattr(moments, name).tolist() for name in MOMENTS)
     columns = dict(zip(frame.columns, zip(*known, strict=True), strict=True))
     rows = [
@@ -68,13 +75,13 @@ def _columns(findings, frame, moments, caption):
         yield Table("Levels of categorical features.", ["feature", "level", "% of rows"], rows)
 
 
-def _priors(findings):
+def _priors(findings: Findings) -> Iterator[Part]:
     head = ["hyperparameter", "dims", "prior"]
     rows = [list(row) for row in hyperparameters(findings.model)]
     yield Table("Priors of the hyperparameters, on the model's scale.", head, rows)
 
 
-def _fit(findings):
+def _fit(findings: Findings) -> Iterator[Part]:
     rows = [("Inference", findings.method), ("Draws", _draws(findings))]
     seed = findings.idata.attrs.get("seed") if findings.fitted else None
     rows.append(("Seed of the fit", "not recorded" if seed is None else str(seed)))
@@ -90,7 +97,7 @@ def _fit(findings):
         )
 
 
-def _draws(findings):
+def _draws(findings: Findings) -> str:
     hyper = findings.hyper
     if findings.alone:
         return "one, so the uncertainty of the hyperparameters is not included"
@@ -99,3 +106,40 @@ def _draws(findings):
 
 
 CARD = Section("card", "Model card", (_model, _features, _priors, _fit))
+
+
+GPX = (
+    "Y. Yoshikawa and T. Iwata, Gaussian process regression with interpretable sample-wise feature "
+    "weights, IEEE Transactions on Neural Networks and Learning Systems 34 (9), 5789-5803, 2023, "
+    "doi 10.1109/TNNLS.2021.3131234."
+)
+ATTRIBUTIONS = (
+    "K. Butler, G. Feng and P. M. Djurić, Explainable learning with Gaussian processes, 2024: "
+    "attributions of Gaussian processes."
+)
+GRADIENTS = (
+    "M. Sundararajan, A. Taly and Q. Yan, Axiomatic attribution for deep networks, 2017: "
+    "integrated gradients."
+)
+SHAPLEY = (
+    "L. S. Shapley, A value for n-person games, 1953; M. Sundararajan and A. Najmi, The many "
+    "Shapley values for model explanation, 2020: Shapley values against a baseline."
+)
+RELEVANCE = (
+    "T. Paananen, M. R. Andersen and A. Vehtari, Uncertainty-aware sensitivity analysis using "
+    "Rényi divergences, 2021: relevance and interactions."
+)
+
+
+def _works(findings: Findings) -> Iterator[Part]:
+    works = [GPX] if findings.model.specification.family == "GPX" else []
+    works += [SHAPLEY] if findings.attribution == "shapley" else [ATTRIBUTIONS, GRADIENTS]
+    works.append(RELEVANCE)
+    works.append(
+        f"bayes_gpx {version('bayes_gpx')}, on PyMC {version('pymc')}, PyTensor "
+        f"{version('pytensor')} and ArviZ {version('arviz')}."
+    )
+    yield Points("Please cite what this report uses", works)
+
+
+CITING = Section("citing", "How to cite", (_works,))

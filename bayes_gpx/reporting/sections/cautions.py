@@ -1,17 +1,114 @@
 """What readers should know before they trust the numbers."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
+
 import numpy as np
 import pymc as pm
+import xarray as xr
 
 from bayes_gpx.data.gaps import IMPUTED
+from bayes_gpx.draws.constraints_met import UNLIKELY
 from bayes_gpx.draws.points import read_baseline, rows_outside
 from bayes_gpx.explain import predictions
 from bayes_gpx.explain.attributions import LARGEST_RESIDUAL
 from bayes_gpx.inference.diagnostics import CONVERGED
 from bayes_gpx.model.examination import EXAMINATION
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.reporting.page import TONES, Prose, Section, number
-from bayes_gpx.reporting.sections.constraints import contradicted
+from bayes_gpx.posteriors.base import CONSTRAINED, CONSTRAINED_WHITENED
+from bayes_gpx.reporting.page import TONES, Part, Prose, Section, Table, number
+
+if TYPE_CHECKING:
+    from bayes_gpx.reporting.results import Findings
+
+OFTEN = 0.1
+"""Average probability of a violation at a training row above which it is reported."""
+
+FEW = 5
+"""Most points with bounds for which expectation propagation is accurate."""
+
+STAGES = ("prior", "data", "posterior")
+"""What the probabilities of a constraint are given: nothing, the data alone, and both."""
+
+
+def contradicted(findings: Findings) -> Iterator[Part]:
+    """Name constraints that the data alone give almost no probability at some point."""
+    found = findings.constraints
+    if found is None:
+        return
+    unlikely = (found["data_probability"] < UNLIKELY).values
+    names = dict.fromkeys(found["constraint_of_statement"].values[unlikely].tolist())
+    if names:
+        yield Prose(
+            f"The data contradict a constraint: alone, they give {', '.join(names)} a "
+            f"probability below {UNLIKELY:.0%} at one or more points. Compare with a model "
+            "without these constraints before using either.",
+            "bad",
+        )
+
+
+def _table(findings: Findings) -> Iterator[Part]:
+    found, rows = cast(xr.Dataset, findings.constraints), []
+    of_statement, low = found["constraint_of_statement"].values, found["low"].values
+    for name, violation in zip(found["constraint"].values, found["violation"].values, strict=True):
+        own = of_statement == name
+        lowest = [100 * found[f"{stage}_probability"].values[own].min() for stage in STAGES]
+        known = (low == found["high"].values)[own].all()
+        outside = "" if known else 100 * float(violation)
+        rows.append([str(name), int(own.sum()), *map(float, lowest), outside])
+    yield Prose(
+        "The model was given knowledge of the function beside the data. It holds at the points "
+        "where it was stated; between them the function is free."
+    )
+    columns = ["constraint", "points", "prior, %", "data alone, %", "posterior, %", "violated, %"]
+    yield Table(
+        "Probability of each constraint at the point where it is lowest: before the data, given "
+        "the data alone, and given the constraints too. Of a known value it is the probability of "
+        "being at least as far off. Last, the probability that bounds are violated at a training "
+        "row, on average over the rows.",
+        columns,
+        rows,
+    )
+
+
+def _conflict(findings: Findings) -> Iterator[Part]:
+    told = list(contradicted(findings))
+    yield from told
+    found = cast(xr.Dataset, findings.constraints)
+    if not told:
+        lowest = float(found["data_probability"].min())
+        yield Prose(
+            f"The data contradict no constraint: alone, they give each a probability of "
+            f"{lowest:.1%} or more at each of its points.",
+            "good",
+        )
+    often = found["constraint"].values[(found["violation"] > OFTEN).values]
+    if len(often):
+        yield Prose(
+            f"Away from its points, {', '.join(often)} does not hold everywhere: state it at "
+            "more rows (at=) if it matters there.",
+            "note",
+        )
+    bounds = int((found["low"] < found["high"]).sum())
+    names = findings.model.latent_names
+    sampled = {names.get(CONSTRAINED), names.get(CONSTRAINED_WHITENED)} & {
+        *findings.posterior_variables
+    }
+    if bounds > FEW and not sampled:
+        apart = findings.model.specification.normal
+        cure = "truncated='sample'" if apart else "method='nuts' and latent='sample'"
+        yield Prose(
+            f"There are {number(bounds)} points with bounds, each replaced by an observation with "
+            "noise (expectation propagation). With that many, intervals are too narrow: fit with "
+            f"{cure}.",
+            "note",
+        )
+
+
+CONSTRAINTS = Section("constraints", "Do the constraints hold?", (_table, _conflict))
+
 
 BARELY_LEARNED = 0.7
 """Posterior sd over prior sd above which the data count as uninformative."""
@@ -20,14 +117,14 @@ FAR = 2.0
 """Multiple of the median sd of f at training rows above which a baseline is far from the data."""
 
 
-def _inference(findings):
+def _inference(findings: Findings) -> Iterator[Part]:
     """The convergence summary of chains that did not converge."""
     diagnosis = findings.diagnosis
     if diagnosis is not None and diagnosis.convergence != CONVERGED:
         yield Prose(diagnosis.summary, TONES[diagnosis.convergence])
 
 
-def _hidden(findings):
+def _hidden(findings: Findings) -> Iterator[Part]:
     if findings.alone:
         yield Prose(
             "The fit has a single draw of the hyperparameters, as if they were known, so the "
@@ -36,21 +133,21 @@ def _hidden(findings):
         )
 
 
-def _examined(findings):
+def _examined(findings: Findings) -> Iterator[Part]:
     """What the fit itself was found to lack."""
     if findings.fitted and (found := findings.idata.attrs.get(EXAMINATION)):
         for said in found.split("\n"):
             yield Prose(said, "bad")
 
 
-def _imputed(findings):
+def _imputed(findings: Findings) -> Iterator[Part]:
     """Missing values that were filled in before the fit."""
     if findings.fitted and (found := findings.idata.attrs.get(IMPUTED)):
         for said in found.split("\n"):
             yield Prose(f"{said} Intervals do not include the uncertainty of these values.", "bad")
 
 
-def _baseline(findings):
+def _baseline(findings: Findings) -> Iterator[Part]:
     if findings.by_place:
         return
     model = findings.model
@@ -73,8 +170,8 @@ def _baseline(findings):
     rows = slice(None, None, -(-len(known) // 100))
     own, most = None, None
     if training.groups is not None:
-        names, codes = np.array(training.groups.labels), training.groups.codes
-        own, most = names[codes[rows]], np.repeat(names[np.bincount(codes).argmax()], len(start))
+        groups, codes = np.array(training.groups.labels), training.groups.codes
+        own, most = groups[codes[rows]], np.repeat(groups[np.bincount(codes).argmax()], len(start))
     there = predictions(model, findings.idata, start, groups_new=most, **options)["f_sd"].mean()
     typical = predictions(model, findings.idata, known[rows], groups_new=own, **options)["f_sd"]
     typical = typical.median()
@@ -88,12 +185,12 @@ def _baseline(findings):
         )
 
 
-def _outside(findings):
+def _outside(findings: Findings) -> Iterator[Part]:
     if findings.X_new is not None and (told := rows_outside(findings.model, findings.where)):
         yield Prose(told, "bad")
 
 
-def _sigma_w(findings):
+def _sigma_w(findings: Findings) -> Iterator[Part]:
     model = findings.model
     if model.specification.family != "GPX":
         return
@@ -112,12 +209,12 @@ def _sigma_w(findings):
         yield Prose(f"{text} Its posterior sd is {number(ratio)} times its prior sd.", "bad")
 
 
-def _prior_sd(findings):
+def _prior_sd(findings: Findings) -> float:
     variable = findings.model.variables["sigma_w"]
     return float(pm.draw(variable, draws=4000, random_seed=findings.seed, mode=MODE).std())
 
 
-def _completeness(findings):
+def _completeness(findings: Findings) -> Iterator[Part]:
     if findings.by_place:
         return
     found = findings.attributed

@@ -1,11 +1,20 @@
 """How well rows that were left out are predicted, and whether replicated ones look alike."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
 import arviz as az
 import numpy as np
 import xarray as xr
 
 from bayes_gpx.assess.metrics import coverage
-from bayes_gpx.reporting.page import Prose, Section, Table, number, picture
+from bayes_gpx.reporting.page import Part, Prose, Section, Table, number, picture
+
+if TYPE_CHECKING:
+    from bayes_gpx.reporting.results import Findings
+
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 """Probabilities of intervals with a reported coverage."""
@@ -14,7 +23,7 @@ SHOWN_DRAWS = 50
 """Replicated sets of responses in the figure."""
 
 
-def _held_out(findings):
+def _held_out(findings: Findings) -> Iterator[Part]:
     """Scores of new samples, the headline where their responses are known."""
     if findings.y_new is None:
         return
@@ -29,7 +38,7 @@ def _held_out(findings):
         yield Prose("Intervals do not include the uncertainty of the hyperparameters.", "note")
 
 
-def _left_out(findings):
+def _left_out(findings: Findings) -> Iterator[Part]:
     if findings.y_new is not None:
         return
     training, found, rows = findings.model.training, findings.left_out, "rows that were left out"
@@ -48,7 +57,9 @@ def _left_out(findings):
     )
 
 
-def _of_numbers(findings, found, drawn, observed, which):
+def _of_numbers(
+    findings: Findings, found: xr.Dataset, drawn: np.ndarray, observed: np.ndarray, which: str
+) -> Iterator[Part]:
     """How often intervals hold numbers, and how far predictions are from them."""
     covered = coverage(found, observed, LEVELS).values
     rows = []
@@ -64,14 +75,19 @@ def _of_numbers(findings, found, drawn, observed, which):
     )
 
 
-def _unit(findings):
+def _unit(findings: Findings) -> str:
     return findings.unit(findings.model.training.y_name)
 
 
-def _of_labels(labels, code, found, which):
-    """How often the most probable label is right, and the Brier score."""
+def shares_of(found: xr.Dataset) -> np.ndarray:
+    """Probability of each label in each row, (obs, label), of two labels too."""
     shares = found["probability_mean"].values
-    shares = shares if shares.ndim == 2 else np.stack([1.0 - shares, shares], axis=1)
+    return shares if shares.ndim == 2 else np.stack([1.0 - shares, shares], axis=1)
+
+
+def _of_labels(labels: Sequence, code: np.ndarray, found: xr.Dataset, which: str) -> Iterator[Part]:
+    """How often the most probable label is right, and the Brier score."""
+    shares = shares_of(found)
     right = shares.argmax(axis=1) == code
     score = np.sum((shares - np.eye(len(labels))[code]) ** 2, axis=1).mean()
     rows = [
@@ -88,12 +104,12 @@ def _of_labels(labels, code, found, which):
     )
 
 
-def _brier(code, classes):
+def _brier(code: np.ndarray, classes: int) -> float:
     shares = np.bincount(code, minlength=classes) / len(code)
     return 1 - (shares**2).sum()
 
 
-def _calibration(findings):
+def _calibration(findings: Findings) -> Iterator[Part]:
     training = findings.model.training
     if training.labels is None:
         found = xr.DataTree.from_dict({"loo_pit": findings.left_out[["pit"]]})
@@ -118,7 +134,7 @@ def _calibration(findings):
         )
 
 
-def _replicated(findings):
+def _replicated(findings: Findings) -> Iterator[Part]:
     if findings.model.training.labels is not None:
         return
     options = {"backend": "matplotlib", "var_names": [findings.model.in_model("y")]}

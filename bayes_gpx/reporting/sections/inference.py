@@ -1,7 +1,11 @@
 """Whether the inference can be trusted, in plain words, with numbers and figures."""
 
+from __future__ import annotations
+
 import warnings
+from collections.abc import Iterator
 from itertools import product
+from typing import TYPE_CHECKING, Any
 
 import arviz as az
 import numpy as np
@@ -10,7 +14,11 @@ import xarray as xr
 
 from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, LOWEST_BFMI
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.reporting.page import TONES, Prose, Section, Table, number, picture
+from bayes_gpx.reporting.page import TONES, Part, Prose, Section, Table, number, picture
+
+if TYPE_CHECKING:
+    from bayes_gpx.reporting.results import Findings
+
 
 LARGEST_K = 0.7
 """Largest Pareto k of reliable importance weights (Vehtari et al., 2024)."""
@@ -25,7 +33,7 @@ DIVISION = "\N{DIVISION SLASH}"
 """In the place of the slash in a label, which a DataTree takes for a path."""
 
 
-def _convergence(findings):
+def _convergence(findings: Findings) -> Iterator[Part]:
     if not findings.fitted:
         yield Prose("The hyperparameters were given, not inferred.", "note")
         return
@@ -48,7 +56,7 @@ def _convergence(findings):
         )
 
 
-def _weights(khat):
+def _weights(khat: float | None) -> Prose:
     """What the Pareto k of a Laplace fit's weights says; files of earlier versions have none."""
     if khat is None:
         return Prose(
@@ -62,7 +70,7 @@ def _weights(khat):
     return Prose(said + f"Above {LARGEST_K}, they are not: use NUTS, or more draws.", "bad")
 
 
-def _energy(findings):
+def _energy(findings: Findings) -> Iterator[Part]:
     if not findings.fitted or "energy" not in findings.idata["sample_stats"]:
         return
     if findings.idata["posterior"].sizes["draw"] < FEWEST_DRAWS:
@@ -74,7 +82,7 @@ def _energy(findings):
     yield Prose(text + (cure if low else ""), "bad" if low else "good")
 
 
-def _starts(findings):
+def _starts(findings: Findings) -> Iterator[Part]:
     if not findings.fitted or not findings.idata.children.get("starts"):
         return
     starts = findings.idata["starts"].to_dataset()
@@ -88,7 +96,7 @@ def _starts(findings):
     )
 
 
-def _numbers(findings):
+def _numbers(findings: Findings) -> Iterator[Part]:
     if not findings.fitted:
         named = findings.hyper.values.items()
         rows = [[n, ", ".join(number(v) for v in np.ravel(a[0, 0]))] for n, a in named]
@@ -110,17 +118,17 @@ def _numbers(findings):
     yield Table(caption, ["hyperparameter", *columns], rows)
 
 
-def _draws(findings):
+def _draws(findings: Findings) -> xr.Dataset:
     model = findings.model
     names = [variable.name for variable in model.variables.values()]
     return findings.idata["posterior"].to_dataset()[names]
 
 
-def _each(draws):
+def _each(draws: xr.Dataset) -> Iterator[tuple[str, np.ndarray]]:
     """Each number of a Dataset with its name, and its draws."""
     for name, array in draws.data_vars.items():
         if array.ndim == 2:
-            yield name, array.values
+            yield str(name), array.values
             continue
         labels = [map(str, array[dim].values) for dim in array.dims[2:]]
         for place, each in zip(np.ndindex(array.shape[2:]), product(*labels), strict=True):
@@ -128,7 +136,17 @@ def _each(draws):
             yield f"{name}[{label}]", array.values[:, :, *place]
 
 
-def _prior(findings):
+def _panels(count: int) -> dict[str, Any]:
+    """Options of a figure with so many panels, three in a row."""
+    size = {
+        "figsize": (9.0, 0.6 + 2.2 * -(-count // 3)),
+        "figsize_units": "inches",
+        "layout": "constrained",
+    }
+    return {"backend": "matplotlib", "col_wrap": 3, "figure_kwargs": size}
+
+
+def _prior(findings: Findings) -> Iterator[Part]:
     """Prior against posterior; the values of a single draw as lines."""
     if not findings.fitted:
         return
@@ -145,12 +163,7 @@ def _prior(findings):
     names = list(both[1])[:MOST_PANELS]
     trees = [xr.Dataset({n: (("chain", "draw"), one[n]) for n in names}) for one in both]
     tree = xr.DataTree.from_dict(dict(zip(("prior", "posterior"), trees, strict=True)))
-    size = {
-        "figsize": (9.0, 0.6 + 2.2 * -(-len(names) // 3)),
-        "figsize_units": "inches",
-        "layout": "constrained",
-    }
-    options = {"backend": "matplotlib", "col_wrap": 3, "figure_kwargs": size}
+    options = _panels(len(names))
     if findings.alone:
         pc = az.plot_dist(
             tree,
@@ -171,25 +184,20 @@ def _prior(findings):
     yield picture(pc, said + (f" {left} more are not shown." if left else ""))
 
 
-def _trace(findings):
+def _trace(findings: Findings) -> Iterator[Part]:
     if not findings.fitted or len(findings.hyper.chain) < 2:
         return
     draws = dict(list(_each(_draws(findings)))[:MOST_PANELS])
     found = xr.Dataset({name: (("chain", "draw"), values) for name, values in draws.items()})
-    size = {
-        "figsize": (9.0, 0.6 + 2.2 * -(-len(draws) // 3)),
-        "figsize_units": "inches",
-        "layout": "constrained",
-    }
     found = found.assign_coords(chain=findings.hyper.chain, draw=findings.hyper.draw)
     tree = xr.DataTree.from_dict({"posterior": found})
-    pc = az.plot_trace(tree, backend="matplotlib", col_wrap=3, figure_kwargs=size)
+    pc = az.plot_trace(tree, **_panels(len(draws)))
     yield picture(
         pc, "Draws in their order, one colour for each chain. The chains should look alike."
     )
 
 
-def _loo(findings):
+def _loo(findings: Findings) -> Iterator[Part]:
     if not findings.fitted or not findings.idata.children.get("log_likelihood"):
         yield Prose("Leave-one-out checks need 100 draws or more: fit by Laplace or NUTS.", "note")
         return

@@ -1,15 +1,25 @@
 """Dependence of explanations on the model: scores and explanations of several models."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
+import xarray as xr
 
 from bayes_gpx.draws.intervals import interval_of
-from bayes_gpx.reporting.page import Points, Prose, Section, Table
+from bayes_gpx.reporting.page import Part, Points, Prose, Section, Table
+
+if TYPE_CHECKING:
+    from bayes_gpx.reporting.results import Findings
+
 
 MOST_FEATURES = 6
 """Features of a row in the table, the largest by the average of the models."""
 
 
-def _scores(findings):
+def _scores(findings: Findings) -> Iterator[Part]:
     if findings.unscored:
         yield Prose(
             "A fit has a single draw of the hyperparameters, so the models are not scored by rows "
@@ -40,7 +50,7 @@ def _scores(findings):
     yield Points("What the differences mean", told)
 
 
-def _explanations(findings):
+def _explanations(findings: Findings) -> Iterator[Part]:
     of_models, mixed, name = findings.explained_by_models, findings.averaged, findings.share_name
     rows = []
     for label in findings.chosen:
@@ -70,7 +80,7 @@ def _explanations(findings):
     )
 
 
-def _agreement(findings):
+def _agreement(findings: Findings) -> Iterator[Part]:
     """Sentences on signs, on the largest share of each row, and on the variance between models."""
     name, whole = findings.share_name, findings.averaged
     signs, unsure, firsts = [], [], []
@@ -121,7 +131,7 @@ def _agreement(findings):
         )
 
 
-def _at(findings, found, label):
+def _at(findings: Findings, found: xr.Dataset, label: Any) -> xr.Dataset:
     """The explanation of one row, of several labels that which the report's model predicts."""
     found = found.sel(obs=label)
     if not findings.classes:

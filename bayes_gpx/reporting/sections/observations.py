@@ -1,12 +1,22 @@
 """Chosen observations, explained in words and pictures."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
+
 import numpy as np
+import xarray as xr
 
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.intervals import interval_of, interval_of_sum
 from bayes_gpx.draws.points import read_baseline
 from bayes_gpx.plots import plot_waterfall
-from bayes_gpx.reporting.page import Points, Prose, Section, change, interval, number, picture
+from bayes_gpx.reporting.page import Part, Points, Prose, Section, change, interval, number, picture
+
+if TYPE_CHECKING:
+    from bayes_gpx.reporting.results import Findings
+
 
 MOST_FEATURES = 6
 """Most features with a sentence for each attribution; the others share one."""
@@ -21,7 +31,7 @@ HOW = {
 """How each attribution method divides a difference among the features, in words."""
 
 
-def _chosen(findings):
+def _chosen(findings: Findings) -> Iterator[Part]:
     yield Prose(findings.how_chosen)
     if findings.by_place:
         yield Prose(
@@ -43,7 +53,7 @@ def _chosen(findings):
         yield from _one(findings, label)
 
 
-def _one(findings, label):
+def _one(findings: Findings, label: Any) -> Iterator[Part]:
     found, predicted = findings.explained.sel(obs=label), findings.predicted_chosen.sel(obs=label)
     name, which = findings.mean_name, findings.second
     if findings.classes:
@@ -63,11 +73,11 @@ def _one(findings, label):
     yield picture(pc, f"Row {label}: the same as steps, the largest first.", str(label))
 
 
-def _unit(findings, name):
+def _unit(findings: Findings, name: str) -> str:
     return f" {findings.units[name]}" if findings.units.get(name) else ""
 
 
-def _total(findings, found, of):
+def _total(findings: Findings, found: xr.Dataset, of: str) -> str:
     """The sum of all attributions; for classes, with the class and the scale."""
     if findings.by_place:
         whole = number(found["contribution_mean"].sum())
@@ -81,12 +91,12 @@ def _total(findings, found, of):
     return f"{tied} difference from the baseline is {mean} {interval(low, high)}{scale}."
 
 
-def _deviates(findings):
+def _deviates(findings: Findings) -> bool:
     """Whether predictions hold a part that attributions leave out."""
     return findings.model.specification.family == "GPX"
 
 
-def _sentences(findings, found):
+def _sentences(findings: Findings, found: xr.Dataset) -> Iterator[str]:
     """One sentence for each of the features that change most, and one for the rest."""
     name = "contribution" if findings.by_place else "attribution"
     mean = found[f"{name}_mean"].values
@@ -103,17 +113,17 @@ def _sentences(findings, found):
         yield f"{others}: {change(mean[rest].sum(), low, high)}."
 
 
-def _moved(findings, found):
+def _moved(findings: Findings, found: xr.Dataset) -> str:
     """The value of one feature, and the value that it is compared with."""
-    feature, frame = str(found["feature"].item()), findings.model.training
-    levels = (frame.Z if findings.by_place else frame.X).levels.get(feature)
-    start = found["center"] if "center" in found else found.get("baseline")
+    feature = str(found["feature"].item())
+    levels = findings.frame.levels.get(feature)
+    against = found["center"] if "center" in found else found.get("baseline")
     value = number(found["value"].item())
-    if levels and start is None:
+    if levels and against is None:
         return f"{feature} is {found['level'].item()}"
     if feature == INTERCEPT:
         return "The intercept, the level of the response at this place"
-    start = float(np.mean(start.values))
+    start = float(np.mean(cast(xr.DataArray, against).values))
     before = _mixture(findings, feature, start) or number(start)
     if levels:
         value = str(found["level"].item())
@@ -124,17 +134,17 @@ def _moved(findings, found):
     return f"{feature} is {value} rather than {before}{_unit(findings, feature)}"
 
 
-def _mixture(findings, feature, start):
+def _mixture(findings: Findings, feature: str, start: float) -> str:
     """A baseline between two values or levels by its shares; nothing where it is a value."""
-    frame = findings.model.training.Z if findings.by_place else findings.model.training.X
+    frame = findings.frame
     if feature in frame.levels:
         if np.isfinite(start):
             return ""
         levels = frame.levels[feature]
-        start = frame.values  # contributions start at the averages of Z
+        rows = frame.values  # contributions start at the averages of Z
         if not findings.by_place:
-            start = np.atleast_2d(read_baseline(findings.model, findings.baseline))
-        point = start.mean(axis=0)
+            rows = np.atleast_2d(read_baseline(findings.model, findings.baseline))
+        point = rows.mean(axis=0)
         own = np.isin(frame.columns, frame.of_source(feature))
         shares = zip(levels, point[own], strict=True)
         named = ", ".join(f"{level} {share:.0%}" for level, share in shares)

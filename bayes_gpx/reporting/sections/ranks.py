@@ -1,7 +1,18 @@
 """Which features matter, and which pairs of them."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import xarray as xr
+
 from bayes_gpx.plots import plot_interactions, plot_relevance
-from bayes_gpx.reporting.page import Prose, Section, Table, interval, number, picture
+from bayes_gpx.reporting.page import Part, Prose, Section, Table, interval, number, picture
+
+if TYPE_CHECKING:
+    from bayes_gpx.reporting.results import Findings
+
 
 SURE = 90.0
 """Probability of the first rank in percent from which the first is named without reservation."""
@@ -13,7 +24,7 @@ FIRST = 10
 """Pairs of features in the table; features are all in it."""
 
 
-def _relevance(findings):
+def _relevance(findings: Findings) -> Iterator[Part]:
     ranked = findings.ranked
     yield Prose(
         "Relevance measures how quickly the predictive distribution, its mean and its spread, "
@@ -36,7 +47,7 @@ def _relevance(findings):
     )
 
 
-def _reference(ranked, what, item):
+def _reference(ranked: xr.Dataset, what: str, item: str) -> Iterator[Part]:
     """What the reference is, and which of the features or pairs are not beyond it."""
     null = ranked.get(f"{what}_null")
     if null is None:
@@ -63,9 +74,12 @@ def _reference(ranked, what, item):
         yield Prose(f"Not distinguished from no effect (p > {UNCLEAR}): {named}.", "note")
 
 
-def _table(findings, ranked, name, item, what):
+def _table(
+    findings: Findings, ranked: xr.Dataset, name: str, item: str, what: str
+) -> Iterator[Part]:
     order = (-ranked[f"{name}_mean"]).argsort().values
-    rows, tails = [], [f"{what}", "from", "to", "P(first), %"]
+    rows: list[list[Any]] = []
+    tails = [f"{what}", "from", "to", "P(first), %"]
     tails = tails[:1] if findings.alone else tails
     null = ranked.get(f"{what}_null")
     if null is not None:
@@ -94,7 +108,7 @@ def _table(findings, ranked, name, item, what):
     yield Prose(said)
 
 
-def _interactions(findings):
+def _interactions(findings: Findings) -> Iterator[Part]:
     if findings.model.training.sources[0] < 2:
         return
     ranked = findings.ranked_pairs

@@ -1,7 +1,13 @@
 """How the prediction changes with each feature: weights of a GPX, slopes of a GP."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.intervals import interval_of
@@ -14,13 +20,17 @@ from bayes_gpx.plots import (
     plot_map,
     plot_partial_dependence,
 )
-from bayes_gpx.reporting.page import Prose, Section, Table, picture
+from bayes_gpx.reporting.page import Part, Prose, Section, Table, picture
+
+if TYPE_CHECKING:
+    from bayes_gpx.reporting.results import Findings
+
 
 PANELS = 6
 """Most features in a figure, with a panel each."""
 
 
-def _by_label(found):
+def _by_label(found: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
     """The Dataset, or the Dataset of each class, with a label in words."""
     if "class" not in found.dims:
         yield "", found
@@ -29,7 +39,7 @@ def _by_label(found):
         yield f" of label {label}", found.sel({"class": label})
 
 
-def _weights(findings):
+def _weights(findings: Findings) -> Iterator[Part]:
     if findings.model.training.Z is None:
         return
     for whose, found in _by_label(findings.weighed):
@@ -41,14 +51,14 @@ def _weights(findings):
                 "note",
             )
         names = [name for name in found["feature"].values if name != INTERCEPT][:PANELS]
-        options = {"features": names, "backend": "matplotlib", "col_wrap": 2}
+        options: dict[str, Any] = {"features": names, "backend": "matplotlib", "col_wrap": 2}
         yield picture(
             plot_dependence(found, **options),
             f"Each weight{whose} against its feature's value, without the rows' own deviations.",
         )
 
 
-def _weights_over_rows(findings, found, whose):
+def _weights_over_rows(findings: Findings, found: xr.Dataset, whose: str) -> Table:
     ends = interval_of(found, "weight", findings.prob).transpose("ci_bound", "obs", "feature")
     (low, high), mean = ends.values, found["weight_mean"].values
     own = deviation_sds(findings.model, findings.idata).sel(feature=found["feature"]).values
@@ -64,17 +74,17 @@ def _weights_over_rows(findings, found, whose):
         ]
         for i, name in enumerate(found["feature"].values)
     ]
-    ends = ["least", "most", "above 0, % of rows", "below 0, % of rows", "sd of deviations"]
+    columns = ["least", "most", "above 0, % of rows", "below 0, % of rows", "sd of deviations"]
     return Table(
         f"Weight functions{whose} at {len(mean)} rows, {found.attrs['units']}. A row counts as "
         f"above or below 0 if its whole {findings.prob:.0%} interval is. The weights of each row "
         "deviate from these functions by the sd in the last column.",
-        ["feature", "mean weight", *ends],
+        ["feature", "mean weight", *columns],
         rows,
     )
 
 
-def _maps(findings):
+def _maps(findings: Findings) -> Iterator[Part]:
     """Weights over two columns of places, with their sds."""
     training = findings.model.training
     if training.Z is None or training.tied or training.X.levels or training.d != 2:
@@ -87,7 +97,7 @@ def _maps(findings):
         yield picture(pc, f"Weights{whose} at their places, without each row's own deviation.")
 
 
-def _contributions(findings):
+def _contributions(findings: Findings) -> Iterator[Part]:
     if findings.model.training.Z is None:
         return
     for whose, found in _by_label(findings.contributed):
@@ -95,7 +105,7 @@ def _contributions(findings):
         yield picture(pc, f"Contributions{whose}. Hollow points have intervals that include 0.")
 
 
-def _slopes(findings):
+def _slopes(findings: Findings) -> Iterator[Part]:
     if findings.model.training.Z is not None or not findings.numbers:
         return
     second = findings.second
@@ -104,7 +114,7 @@ def _slopes(findings):
         yield _average_slopes(findings, found, whose)
 
 
-def _average_slopes(findings, found, whose):
+def _average_slopes(findings: Findings, found: xr.Dataset, whose: str) -> Table:
     tails = found["average_slope"].quantile(findings.tails, ["chain", "draw"])
     rows = []
     for i, name in enumerate(found["feature"].values):
@@ -117,7 +127,7 @@ def _average_slopes(findings, found, whose):
     )
 
 
-def _curves(findings):
+def _curves(findings: Findings) -> Iterator[Part]:
     if findings.model.training.Z is not None or findings.classes or not findings.numbers:
         return
     kept = ["derivative_mean", "derivative_sd", "value"]
@@ -128,14 +138,14 @@ def _curves(findings):
         return
     found = findings.sloped[kept].isel(feature=np.flatnonzero(many))
     found.attrs = findings.sloped.attrs
-    options = {"max_features": PANELS, "backend": "matplotlib", "col_wrap": 2}
+    options: dict[str, Any] = {"max_features": PANELS, "backend": "matplotlib", "col_wrap": 2}
     yield picture(
         plot_dependence(found, **options),
         f"Each slope against the value of its feature.{findings.of_second}",
     )
 
 
-def _components(findings):
+def _components(findings: Findings) -> Iterator[Part]:
     if not findings.summed:
         return
     for whose, found in _by_label(findings.components):
@@ -158,7 +168,7 @@ def _components(findings):
         )
 
 
-def _dependence(findings):
+def _dependence(findings: Findings) -> Iterator[Part]:
     try:
         curves = findings.curves
     except ValueError as refused:  # by kernels and groups without random functions

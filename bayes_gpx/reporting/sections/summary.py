@@ -1,8 +1,20 @@
 """The answer first: how well the model predicts, and its strongest effects."""
 
-import numpy as np
+from __future__ import annotations
 
-from bayes_gpx.reporting.page import Points, Prose, Section, change, number
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.data.training import TrainingData
+from bayes_gpx.reporting.page import Part, Points, Prose, Section, change, number
+from bayes_gpx.reporting.sections.checks import shares_of
+
+if TYPE_CHECKING:
+    from bayes_gpx.reporting.results import Findings
+
 
 STRONGEST = 3
 """Effects in the summary."""
@@ -11,7 +23,7 @@ LEAST_SPARE = 1e-6
 """Leverage below 1 by at least this; a row with less decides the linear model alone."""
 
 
-def _error(findings):
+def _error(findings: Findings) -> Iterator[Part]:
     """Error of left-out or held-out rows, next to a linear model and the mean."""
     training = findings.model.training
     if not training.stored:
@@ -40,23 +52,20 @@ def _error(findings):
     )
 
 
-def _classified(training, code, found, rows):
-    shares = found["probability_mean"].values
-    shares = shares if shares.ndim == 2 else np.stack([1.0 - shares, shares], axis=1)
-    right, most = (shares.argmax(axis=1) == code).mean(), np.bincount(training.y.astype(int))
+def _classified(training: TrainingData, code: np.ndarray, found: xr.Dataset, rows: str) -> str:
+    right = (shares_of(found).argmax(axis=1) == code).mean()
+    most = np.bincount(training.y.astype(int))
     return (
         f"The model gives the observed label the highest probability in {right:.0%} of the {rows} "
         f"rows. The most frequent label alone is right in {(code == most.argmax()).mean():.0%}."
     )
 
 
-def _rivals(findings):
-    """Predictions by the mean and by least squares; no linear ones where rows decide them alone.
-
-    Left-out rows have closed forms: y_i - e_i / (1 - h_i), with residuals e and leverages h.
-    """
+def _rivals(findings: Findings) -> tuple[np.ndarray, np.ndarray | None]:
+    """Predictions by the mean and by least squares; no linear ones where rows decide them alone."""
+    # Left-out rows have closed forms: y_i - e_i / (1 - h_i), with residuals e and leverages h.
     training = findings.model.training
-    columns = [training.X.values] + ([training.Z.values] if findings.by_place else [])
+    columns = [training.X.values] + ([findings.frame.values] if findings.by_place else [])
     design = np.column_stack([np.ones(training.n), *columns])
     center, y = design[:, 1:].mean(axis=0), training.y
     design[:, 1:] -= center
@@ -69,13 +78,15 @@ def _rivals(findings):
         residual = y - basis @ (basis.T @ y)
         return mean, y - residual / spare if determined else None
     where = findings.where
-    new = [where.X_values] + ([where.Z_values] if findings.by_place else [])
+    new = [where.X_values]
+    if findings.by_place and where.Z_values is not None:
+        new.append(where.Z_values)
     slopes, *_ = np.linalg.lstsq(design, y, rcond=LEAST_SPARE)
     new_design = np.column_stack([np.ones(len(new[0])), np.column_stack(new) - center])
     return np.full(len(new[0]), y.mean()), new_design @ slopes if determined else None
 
 
-def _effects(findings):
+def _effects(findings: Findings) -> Iterator[Part]:
     """The largest average changes of the prediction, by one sd or from level to level."""
     if findings.classes or findings.by_place:
         return
@@ -95,7 +106,7 @@ def _effects(findings):
         )
 
 
-def _by_sd(findings):
+def _by_sd(findings: Findings) -> Iterator[tuple[str, float, float, float]]:
     if not findings.numbers:
         return
     found = findings.sloped
@@ -110,7 +121,7 @@ def _by_sd(findings):
         yield f"{name} higher by {amount} (one sd)", mean, low, high
 
 
-def _by_level(findings):
+def _by_level(findings: Findings) -> Iterator[tuple[str, float, float, float]]:
     if not findings.model.training.X.levels:
         return
     found = findings.compared_levels
@@ -120,7 +131,7 @@ def _by_level(findings):
         yield one["contrast"].item(), float(one["comparison_mean"]), float(low), float(high)
 
 
-def _read_on(findings):
+def _read_on(findings: Findings) -> Iterator[Part]:
     yield Prose(
         "An effect describes the fitted model, not what happens if somebody changes the feature. "
         "Read the cautions below before you use the numbers.",
