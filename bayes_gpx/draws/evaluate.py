@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -359,7 +359,7 @@ def jets(
     smooth: bool = False,
     only: Collection[int] | None = None,
     progressbar: bool = True,
-) -> Iterator[tuple[tuple[int, int], dict[str, Any], Jet, Jet, float]]:
+) -> Iterator[tuple[tuple[int, int], Mapping[str, Any], Jet, Jet, float]]:
     """Yield mean and variance of f, with derivatives up to `order`, for each draw of `hyper`.
 
     With `smooth` only the smooth part, with `only` the draws at these positions. Yields (chain,
