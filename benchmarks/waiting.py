@@ -110,10 +110,10 @@ def explanation(mode):
     from pytensor.compile.mode import get_mode
 
     import bayes_gpx as bx
-    from bayes_gpx.draws import compiled
+    from bayes_gpx.draws import graphs
 
     if mode == "numba":
-        compiled.MODE = get_mode("NUMBA").excluding("inplace")
+        graphs.MODE = get_mode("NUMBA").excluding("inplace")
     gpx, X_new = model()
     options = {"keep": "summary", "covariance": True, "progressbar": False}
     compiled, _ = seconds(lambda: bx.contributions(gpx, THETA, X_new, **options))
