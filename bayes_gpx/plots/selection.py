@@ -98,6 +98,12 @@ def refuse_no_dataset(given: Any, verbs: str) -> None:
         raise ValueError(
             f"The plot was given a {type(given).__name__}. Pass the Dataset that {verbs} returned."
         )
+    if "by" in given.dims and "obs" in given.dims:  # averages stand beside results of rows
+        groups = given["by"].values.tolist()
+        raise ValueError(
+            f"The dataset has averages of the groups {groups}. Choose one, such as "
+            f"dataset.sel(by={groups[0]!r})."
+        )
     if "by" in given.dims and "contrast" not in given.dims:
         raise ValueError(
             "The dataset has averages with the dim 'by'. Pass dataset.rename(by='obs'), which is "

@@ -208,6 +208,15 @@ def test_probabilities_are_averaged_by_joint_draws():
     assert names == [f"dose 0 → 1, {group}" for group in ("north", "south", "west")]
 
 
+def test_averages_beside_rows_are_plotted_one_by_one(model):
+    slopes = bx.slopes(model, THETA, by=GROUPS, draws=20, seed=1, **QUIET)
+    curves = bx.partial_dependence(model, THETA, by=GROUPS, steps=3, **QUIET)
+    for plot, found in ((bx.plot_slopes, slopes), (bx.plot_partial_dependence, curves)):
+        with pytest.raises(ValueError, match=r"Choose one, such as dataset.sel\(by='north'\)"):
+            plot(found)
+        plot(found.sel(by="north"), backend="none")
+
+
 def test_averages_are_plotted_as_rows_once_renamed(model):
     found = bx.attributions(model, THETA, by=GROUPS, draws=50, seed=1, **QUIET)
     for plot in (bx.plot_attributions, bx.plot_heatmap):
