@@ -1,9 +1,10 @@
 """A progress display that is silent if not useful, and a line before long computations."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from operator import length_hint
 from time import perf_counter
 
 import numpy as np
@@ -39,7 +40,23 @@ def beside(cheaper: tuple[str, float] | None) -> Iterator[None]:
         _CHEAPER.reset(token)
 
 
-def progress_bar(wanted: bool) -> Progress:
+class Bar(Progress):
+    """A progress display whose loops start no thread."""
+
+    # Rich's own `track` starts one even if nothing is displayed, and waits for it where its loop
+    # ends. If an error leaves the loop open until Python exits, it waits forever.
+
+    def track(  # type: ignore[override]
+        self, sequence: Iterable, *, total: int | None = None, description: str = ""
+    ) -> Iterator:
+        """Yield the items of a sequence, and count them."""
+        task = self.add_task(description, total=length_hint(sequence) if total is None else total)
+        for item in sequence:
+            yield item
+            self.advance(task)
+
+
+def progress_bar(wanted: bool) -> Bar:
     """Progress display on a terminal or in a notebook; silent if output goes to a file."""
     console = Console(stderr=True)
     # A terminal has one display at a time, which belongs to the main thread.
@@ -53,7 +70,7 @@ def progress_bar(wanted: bool) -> Progress:
         TextColumn("so far, still"),
         TimeRemainingColumn(),
     )
-    return Progress(*columns, console=console, disable=not visible, transient=True)
+    return Bar(*columns, console=console, disable=not visible, transient=True)
 
 
 def flops_per_second() -> float:

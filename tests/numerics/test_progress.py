@@ -66,3 +66,12 @@ def test_nothing_is_called_where_nothing_may_be_said(capsys):
 )  # fmt: skip
 def test_durations_in_words(seconds, said):
     assert progress.spoken(seconds) == said
+
+
+def test_a_loop_that_an_error_leaves_open_starts_no_thread():
+    """Python would wait for it at its end, forever."""
+    before = threading.active_count()
+    loop = progress.progress_bar(False).track(range(3), description="Waiting")
+    assert next(loop) == 0
+    assert threading.active_count() == before
+    assert [*loop] == [1, 2]
