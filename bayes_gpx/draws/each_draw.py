@@ -26,6 +26,7 @@ from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.numerics.linear_algebra import with_jitter
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import BLAS, THREADED_FROM, blas_threads, parallel_densities
+from bayes_gpx.posteriors.base import Found
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.memory import in_words, refuse_beyond
 from bayes_gpx.system.tasks import in_turn
@@ -77,7 +78,7 @@ def _factors(structure: Structure, data: dict[str, Any]) -> Callable:
 
 
 def _factorise(draw: OneDraw) -> list[Tensor]:
-    return [*draw.strategy.condition(draw.given)]
+    return [v for v in draw.strategy.condition(draw.given) if v is not None]
 
 
 def _kept_factors(model: ModelLike, structure: Structure, data: dict[str, Any]) -> Callable:
@@ -90,7 +91,7 @@ def _once(found: dict[str, tuple], factors: Callable, given: list[np.ndarray]) -
     """What was found for these hyperparameters before; computed where it was not."""
     key = digest(*given)
     if key not in found:
-        (alpha, root), jitter = factors(given)
+        (alpha, root), jitter = factors(given)  # of groups there are none here
         refuse_beyond(
             2 * root.nbytes,
             f"What rows read in parts leave behind takes {in_words(root.nbytes)} for each draw of "
@@ -221,8 +222,9 @@ def _of(cases: Cases, number: int) -> Sequence[Case]:
 
 def _state(factors: Callable, theta: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], float]:
     """What the data leave behind at a draw, and its jitter."""
-    (alpha, root), jitter = factors([*theta.values()])
-    return {"jitter": np.asarray(jitter), "alpha": alpha, "root": root}, jitter
+    found, jitter = factors([*theta.values()])
+    known = dict(zip(Found._fields, found, strict=False))
+    return {"jitter": np.asarray(jitter), **known}, jitter
 
 
 def _of_draw(

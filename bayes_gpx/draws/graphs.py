@@ -29,7 +29,7 @@ from bayes_gpx.posteriors.base import (
     symbols_of_rows,
 )
 from bayes_gpx.posteriors.evidence.sums import Sums
-from bayes_gpx.processes.grouped_process import in_groups
+from bayes_gpx.processes.indexed_process import in_groups
 
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
@@ -195,7 +195,7 @@ def _one_draw(
         specification.constraints,
         known("parts"),
     )
-    found = Found(changing["alpha"], changing.get("root")) if "alpha" in changing else None
+    found = Found(*map(changing.get, Found._fields)) if "alpha" in changing else None
     return OneDraw(structure.strategy, given, found, asked, changing, known("groups"))
 
 

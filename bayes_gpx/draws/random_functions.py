@@ -71,16 +71,18 @@ class Functions:
                 k,
                 {
                     "jitter": np.asarray(self.jitters[k]),
-                    "rng": self.generator(k),
+                    **self.generators(k),
                     "update": self.updates[k],
                 },
             )
             for k in self.of_draw(number)
         ]
 
-    def generator(self, number: int) -> np.random.Generator:
-        """What the frequencies and coefficients of a function are drawn from."""
-        return np.random.default_rng(np.random.SeedSequence(self.entropy, spawn_key=(number,)))
+    def generators(self, number: int) -> dict[str, np.random.Generator]:
+        """What a function is drawn from: frequencies and coefficients, and those of groups' own."""
+        keys = {"rng": (number,), "rng_of_groups": (number, 1)}
+        seeds = {k: np.random.SeedSequence(self.entropy, spawn_key=key) for k, key in keys.items()}
+        return {name: np.random.default_rng(seed) for name, seed in seeds.items()}
 
 
 @contextmanager
@@ -112,7 +114,7 @@ def draw_functions(
     functions = Functions(model, hyper, each, waves, [], [], entropy)
 
     def cases(number: int) -> list[Case]:
-        return [(k, {"rng": functions.generator(k)}) for k in functions.of_draw(number)]
+        return [(k, functions.generators(k)) for k in functions.of_draw(number)]
 
     try:
         for *_, (update,), jitter in each_draw(
@@ -128,7 +130,7 @@ def draw_functions(
     except NoBasis as none:
         raise NoBasis(
             "The model has no random functions. Use a kernel of sums and multiples of "
-            f"{', '.join(SPECTRAL)}, Linear and Constant, and no groups."
+            f"{', '.join(SPECTRAL)}, Linear and Constant."
         ) from none
     return functions
 

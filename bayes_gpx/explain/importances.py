@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from scipy.stats import qmc
 
-from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
@@ -51,6 +51,7 @@ def importances(
     X_new: Table | None = None,
     Z_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     measures: Sequence[str] | None = None,
     obs: Labels | None = None,
     on: Literal["response", "latent"] = "response",
@@ -75,10 +76,13 @@ def importances(
     X_new, Z_new : frame or array, optional
         Rows over which derivatives are averaged, and from which Sobol indices draw the values of
         each column; None for the training rows.
+    groups_new : series or array (m,), optional
+        Groups of the new rows, for models with groups.
     measures : list of str, optional
         Some of the variables below, all by default. The default leaves out `inverse_lengthscale`
-        for kernels without one lengthscale per feature, and Sobol indices for a GPX with its own Z.
-        Sobol indices take nearly all of the time: 4096 (d + 2) rows for each function.
+        for kernels without one lengthscale per feature, and Sobol indices for models with groups
+        and for a GPX with its own Z. Sobol indices take nearly all of the time: 4096 (d + 2) rows
+        for each function.
     obs : label or list of labels, optional
         Only these rows.
     on : {"response", "latent"}
@@ -160,7 +164,8 @@ def importances(
     training, lengthscale = model.training, _lengthscale(model)
     held = not training.tied and training.Z is not None
     absent = {"inverse_lengthscale": lengthscale is None}
-    absent |= dict.fromkeys(("sobol_first", "sobol_total"), held)
+    grouped = model.specification.grouped
+    absent |= dict.fromkeys(("sobol_first", "sobol_total"), held or grouped)
     if measures is None:
         measures = [name for name in MEASURES if not absent.get(name)]
     _check(measures, absent)
@@ -179,7 +184,7 @@ def importances(
                 seed=seed,
                 progressbar=progressbar,
             )
-        where = points(model, X_new, Z_new, obs=obs)
+        where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
 
     if "inverse_lengthscale" in measures:
         variances = (training.X_deviations / training.X_scaling.scale) ** 2
@@ -285,7 +290,8 @@ def _check(measures: Sequence[str], absent: Mapping[str, bool]) -> None:
             cure = (
                 "a kernel with one lengthscale for each feature"
                 if name == "inverse_lengthscale"
-                else "a model with z that varies with x"
+                else "a model without groups, and with z that varies with x: values of single "
+                "columns are drawn, and nothing else may vary between rows"
             )
             raise ValueError(
                 f"measures has {name}, which needs {cure}. Leave it out, or use bx.relevance."

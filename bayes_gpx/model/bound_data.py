@@ -16,7 +16,7 @@ from bayes_gpx.aliases import Rename, Tensor
 from bayes_gpx.data.outputs import Outputs
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.training import TrainingData
-from bayes_gpx.processes.grouped_process import in_groups
+from bayes_gpx.processes.indexed_process import in_groups
 from bayes_gpx.system.warning import PosteriorPredictiveWarning, warn
 
 

@@ -68,7 +68,7 @@ def latent_values(
         white[WHITENED] = pm.Normal(name, dims=dims)
     else:
         design = sampled.design(given)
-        white[WHITENED] = pm.Normal(name, shape=(design.F.shape[1], *given.columns))
+        white[WHITENED] = pm.Normal(name, shape=(sampled.coefficients(design), *given.columns))
         if design.own_variances is not None:
             white[OWN_WHITENED] = pm.Normal(f"{prefix}_{OWN_WHITENED}", dims=dims)
     constraints = given.constraints

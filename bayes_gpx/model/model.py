@@ -35,7 +35,7 @@ from bayes_gpx.model.starting_points import starts
 from bayes_gpx.names import no_attribute
 from bayes_gpx.numerics.row_sums import PARTS
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator, symbols_of_rows
-from bayes_gpx.processes.grouped_process import in_groups
+from bayes_gpx.processes.indexed_process import in_groups
 
 if TYPE_CHECKING:
     from bayes_gpx.data.streamed import StreamedData

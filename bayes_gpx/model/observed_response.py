@@ -24,6 +24,7 @@ from bayes_gpx.posteriors.base import Collapsed, Conditioning
 from bayes_gpx.posteriors.constraints import sites, with_sites
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.posteriors.laplace import prior_covariance
+from bayes_gpx.posteriors.strategies.by_group import ByGroup
 from bayes_gpx.posteriors.strategies.choice import has_large_design
 from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
@@ -207,12 +208,25 @@ def streamed(
     return [evidence]
 
 
+def _by_group(
+    F: Tensor, E: Tensor, D: Tensor, unseen: Tensor, codes: Tensor, *others: Any
+) -> Tensor:  # noqa: N803
+    """Y (..., n) on the model's scale: as `_low_rank_normal`, with coefficients of each group."""
+    size = others[-1]
+    batch = () if rv_size_is_none(size) else tuple(size)
+    groups = codes.astype("int64")
+    own = pm.Normal.dist(0.0, 1.0, size=(*batch, groups.max() + 1, E.shape[1]))
+    added = (pt.take(own, groups, axis=-2) * E).sum(axis=-1)
+    return _low_rank_normal(F, D, size) + added
+
+
 GENERATIVE: dict[type, Callable[..., Tensor]] = {
     Exact: _normal,
     ExactWithConstraints: _normal_with_constraints,
     BasisWithConstraints: _basis_with_constraints,
     LowRankNormal: _low_rank_normal,
     FixedBasis: _fixed_basis,
+    ByGroup: _by_group,
 }
 """What draws y from the parts of a density, where that is y's own and not an approximation."""
 

@@ -34,8 +34,7 @@ from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.basis_process import expanded
 from bayes_gpx.processes.class_process import ClassProcess
 from bayes_gpx.processes.gaussian_process import GaussianProcess
-from bayes_gpx.processes.grouped_process import GroupedProcess
-from bayes_gpx.processes.output_process import OutputProcess
+from bayes_gpx.processes.indexed_process import IndexedProcess, Loaded, Part, Same
 from bayes_gpx.processes.weight_process import WeightProcess
 from bayes_gpx.validation import count, one_of
 
@@ -135,11 +134,6 @@ class Specification:
 
     def _refuse_groups(self) -> None:
         """Raise for settings that groups do not support."""
-        if self.approximation is not None:
-            raise ValueError(
-                f"groups was given with approximation={self.approximation!r}. Pass "
-                "approximation=None, because groups are for exact models."
-            )
         if self.family != "GPX":
             return
         for wrong, expected in (
@@ -348,18 +342,27 @@ class Specification:
         if self.correlation:
             parts = [GaussianProcess(product) for product in self._products(theta, d)]
             return ClassProcess(tuple(parts), self.shared(theta))
-        process = self.process(theta, d, called)
+        process: Any = self.process(theta, d, called)
         if isinstance(process, WeightProcess):
             process = replace(process, n_features=p)
         if self.grouped:
-            return GroupedProcess(process, self._of_each_group(theta, d, p))
+            process = self._in_groups(process, theta, d, p)
         if corners is None:
             return process
         return cast(Process, expanded(process, self.approximation, corners))
 
-    def _of_outputs(self, theta: Mapping[str, Any], d: int, outputs: int) -> OutputProcess:
+    def _in_groups(
+        self, common: Process, theta: Mapping[str, Any], d: int, p: int
+    ) -> IndexedProcess:
+        """The process with what each group adds to it."""
+        own: Any = self._of_each_group(theta, d, p)
+        if self.approximation is not None and self.family == "GP":
+            own = expanded(own, HSGP(1), pt.zeros((2, d)))  # a level: one constant function
+        return IndexedProcess((Part(common), Part(own, (Same(),))))
+
+    def _of_outputs(self, theta: Mapping[str, Any], d: int, outputs: int) -> IndexedProcess:
         """Prior of several outputs: separate functions and shared functions."""
-        parts, mixing = [], list(np.eye(outputs))
+        parts, mixing = [], [pt.constant(row) for row in np.eye(outputs)]
         for o in range(outputs):
             own = {h.name: theta[h.name][o] for h in self.hyperparameters if h.each == "output"}
             parts.append(self.process(own, d))
@@ -368,7 +371,8 @@ class Specification:
             own = {name.removeprefix(FACTOR): theta[name][r] for name in factor}
             parts += [GaussianProcess(product) for product in self._products(own, d)]
             mixing += [theta[h.name][:, r] for h in self.loadings]
-        return OutputProcess(parts, pt.stack(mixing, axis=1))
+        each = zip(parts, mixing, strict=True)
+        return IndexedProcess(tuple(Part(part, (Loaded(own),)) for part, own in each))
 
     def shared(self, theta: Mapping[str, Any]) -> Tensor:
         """Covariances between classes (S, C, C), for each of the kernel's summands."""
@@ -413,6 +417,7 @@ class Specification:
             fixed_basis=self.fixed_basis,
             constraints=self.constraints is not None,
             correlated=self.outputs is None and self.correlation > 0,
+            grouped=self.grouped,
             names=names,
         )
 

@@ -15,7 +15,7 @@ from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikel
 from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.base import Process
-from bayes_gpx.processes.grouped_process import in_groups
+from bayes_gpx.processes.indexed_process import in_groups
 from bayes_gpx.processes.operators import Operator, evaluate, stack
 
 WHITENED = "white"
@@ -135,11 +135,14 @@ class Found(NamedTuple):
     """Summary of the data: `alpha` and `root`, for k rows or coefficients.
 
     `alpha` is (k,), or (k, C) for classes; `root` is triangular, (k, k), or a stack with one for
-    each class. Their meaning depends on the strategy's `posterior`.
+    each class. Their meaning depends on the strategy's `posterior`. For `factor` and `gain`, of
+    groups with an approximation, see `bayes_gpx.posteriors.by_group.LowRankByGroup`.
     """
 
     alpha: Any
     root: Any
+    factor: Any = None
+    gain: Any = None
 
 
 class LeftOut(NamedTuple):

@@ -21,7 +21,16 @@ from bayes_gpx.processes.basis_process import (
     n_features,
     own_variances,
 )
-from bayes_gpx.processes.operators import AtPoints, Contribution, Operator, Value, Weight, evaluate
+from bayes_gpx.processes.indexed_process import IndexedProcess, Part, by_rows
+from bayes_gpx.processes.operators import (
+    AtPoints,
+    Composite,
+    Contribution,
+    Operator,
+    Value,
+    Weight,
+    evaluate,
+)
 from bayes_gpx.processes.weight_process import informed
 
 JITTER = 1e-10
@@ -58,6 +67,18 @@ class LowRankDesign:
     jitter: Any = 0.0
 
     @cached_property
+    def parts(self) -> list[tuple[Part, "LowRankDesign"]]:
+        """The independent parts of the process, each with its own coefficients."""
+        if not isinstance(self.process, IndexedProcess):
+            return [(Part(self.process), self)]
+        return [(part, replace(self, process=part.process)) for part in self.process.parts]
+
+    @property
+    def rest(self) -> bool:
+        """Whether the process varies beyond its coefficients."""
+        return any(not isinstance(part.process, BasisProcess) for part, _ in self.parts)
+
+    @cached_property
     def inducing_root(self):
         """Lower Cholesky factor of the covariance of the inducing values."""
         K = self.process.covariance(self.inducing, self.inducing)
@@ -66,13 +87,30 @@ class LowRankDesign:
 
     def design(self, L):
         """What multiplies the coefficients in L's values, (len L, M)."""
-        if self.inducing is None:
+        if isinstance(self.process, IndexedProcess):
+            return self._joined(L, separate=False)
+        if isinstance(self.process, BasisProcess):
             return self.process.design(L)
         return solve_root(self.inducing_root, self.process.covariance(self.inducing, L)).T
 
+    def of_groups(self, L):
+        """What multiplies the coefficients of its group in each of L's values, (len L, K)."""
+        return self._joined(L, separate=True)
+
+    def _joined(self, L, separate):
+        if isinstance(L, Composite):
+            return L.assembled([self._joined(part, separate) for part in L.parts], axis=0)
+        bare, found = self.process.bare(L), []
+        for part, seen in self.parts:
+            if part.separate == separate:
+                own, loadings = by_observation(seen.design(bare), bare), part.loadings(L)
+                own = own if loadings is None else by_rows(own, loadings)
+                found.append(own.reshape((-1, own.shape[2])))
+        return pt.concatenate(found, axis=1)
+
     def summed(self, L, weights):
         """Sums of weights (m | 1, M) times the design of a gradient or Hessian, (m, c)."""
-        if self.inducing is None:
+        if self.inducing is None or isinstance(self.process, IndexedProcess):
             return (by_observation(self.design(L), L) * weights[:, None]).sum(axis=2)
         at_inducing = pt.linalg.solve_triangular(
             self.inducing_root, weights.T, lower=True, trans="T"
@@ -95,6 +133,16 @@ class LowRankDesign:
         return self.design(self.smooth)
 
     @cached_property
+    def E(self) -> Tensor:
+        """Design of what groups add to the smooth part at the observations, (n, K)."""
+        return self.of_groups(self.smooth)
+
+    @cached_property
+    def codes(self) -> Tensor:
+        """Groups of the observations, (n,)."""
+        return pt.as_tensor_variable(self.X)[:, -1].astype("int64")
+
+    @cached_property
     def D(self) -> Tensor:
         """Variance of y around the smooth part, (n,); not quite 0, to divide by."""
         noise = pt.full((self.X.shape[0],), pt.as_tensor(self.sigma) ** 2)
@@ -105,9 +153,11 @@ class LowRankDesign:
     @cached_property
     def unseen(self) -> Tensor:
         """Prior variance of the smooth part that is independent of all coefficients, (n,)."""
-        if self.inducing is None:
+        if not self.rest:
             return pt.zeros(self.X.shape[0])
         known = pt.sqr(self.F).sum(axis=1)
+        if any(part.separate for part, _ in self.parts):
+            known = known + pt.sqr(self.E).sum(axis=1)
         return pt.maximum(self.process.variance(self.smooth) - known, 0.0)
 
 
@@ -221,9 +271,9 @@ class LowRank:
         return self._own(operator)
 
     def _smooth(self, operator):
-        seen, rest = self.seen, self.seen.inducing is not None
+        seen = self.seen
         return LowRankGaussian(
-            seen.process, operator, seen, self.alpha, self.root, rest, self.spread
+            seen.process, operator, seen, self.alpha, self.root, seen.rest, self.spread
         )
 
     def _own(self, operator):

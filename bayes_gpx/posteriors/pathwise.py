@@ -31,7 +31,7 @@ class Update:
 
     def __call__(self, draw):
         """Return what `Evaluate` takes as `update`: a vector, or one for each class."""
-        fresh = Fresh(self.waves, draw.changing["rng"])
+        fresh = Fresh(self.waves, draw.changing)
         return [draw.strategy.update(draw.given, draw.found, fresh)]
 
 
@@ -51,6 +51,6 @@ class Evaluate:
 
     def __call__(self, draw):
         """Return a vector for each operator."""
-        fresh = Fresh(self.waves, draw.changing["rng"])
+        fresh = Fresh(self.waves, draw.changing)
         function = draw.strategy.function(draw.given, draw.changing["update"], fresh)
         return [function(operator(draw.asked)) for operator in self.operators]

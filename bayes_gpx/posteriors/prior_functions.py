@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.numerics.linear_algebra import cholesky
-from bayes_gpx.processes.basis_process import expanded
+from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
+from bayes_gpx.processes.basis_process import BasisProcess, expanded
 from bayes_gpx.processes.class_process import ClassProcess
+from bayes_gpx.processes.indexed_process import IndexedProcess, by_rows
+from bayes_gpx.processes.operators import Composite
 
 if TYPE_CHECKING:
     from bayes_gpx.posteriors.base import Conditioning
@@ -24,13 +26,17 @@ WAVES = 512
 
 
 class Fresh:
-    """Random frequencies and coefficients, reproducible from the same generator in the same order.
+    """Random frequencies and coefficients, reproducible from the same generators in the same order.
 
     `waves` is the number of sines and cosines for each summand of the kernel.
     """
 
-    def __init__(self, waves, rng):
-        self.m, self._rng = waves, rng
+    def __init__(self, waves, changing):
+        self.m, self._rng, self._of_groups = waves, changing["rng"], changing["rng_of_groups"]
+
+    def of_groups(self, shape):
+        """Standard normals (groups, ...): those of one group are equal for any number of groups."""
+        return pt.random.normal(size=shape, rng=self._of_groups, return_next_rng=True)[1]
 
     def normal(self, shape):
         """Standard normals."""
@@ -54,6 +60,8 @@ def prior_function(given, fresh):
     """
     if isinstance(given.process, ClassProcess):
         return _correlated_function(given, fresh)
+    if isinstance(given.process, IndexedProcess):
+        return IndexedFunction(given, fresh)
     # Any points tell how many functions there are; of rows in parts there is but a block's symbol.
     at = given.smooth if given.parts is None else given.inducing
     basis = expanded(given.process, fresh, at.X)
@@ -70,6 +78,100 @@ def _correlated_function(given, fresh):
         coefficients = pt.dot(fresh.normal((count, *given.columns)), cholesky(shared).T)
         parts.append((basis, coefficients))
     return lambda operator: sum(by_class(b.values, operator, own, given) for b, own in parts)
+
+
+class IndexedFunction:
+    """A function of the prior of a process of rows with codes, to be called with an operator."""
+
+    # Groups that no training row has get functions in the order of their codes, whatever operators
+    # ask for them.
+
+    def __init__(self, given, fresh):
+        self._given, self._fresh = given, fresh
+        at, self.parts = given.process.bare(given.smooth), []
+        for part in given.process.parts:
+            basis = expanded(part.process, fresh, at.X)
+            count = basis.design(at).shape[1]
+            shared = None if part.separate else fresh.normal((count, *given.columns))
+            self.parts.append((part, basis, count, shared))
+
+    def of_groups(self, groups):
+        """Coefficients (groups, count[, C]) of each part of groups' own."""
+        counts = [count for part, _, count, _ in self.parts if part.separate]
+        if not counts:
+            return []
+        drawn, first, found = self._drawn(groups, sum(counts)), 0, []
+        for count in counts:
+            found.append(drawn[:, first : first + count])
+            first = first + count
+        return found
+
+    def coefficients(self, design):
+        """The function's coefficients in such a design, shared ones first: (k,) or (k, C)."""
+        own, found = iter(self.of_groups(design.codes.max() + 1)), [[], []]
+        for (part, basis, _, shared), (_, seen) in zip(self.parts, design.parts, strict=True):
+            weights = next(own) if part.separate else shared
+            if not isinstance(part.process, BasisProcess):
+                weights = self._of_inducing(basis, seen.inducing_root, weights, part.separate)
+            found[part.separate].append(weights)
+        if found[1]:
+            columns = pt.concatenate(found[1], axis=1)
+            found[0].append(columns.reshape((-1, *self._given.columns)))
+        return pt.concatenate(found[0])
+
+    def _of_inducing(self, basis, root, weights, separate):
+        """Whitened values at inducing points for coefficients (count, ...) or (G, count, ...)."""
+        by_count = weights.swapaxes(0, 1) if separate else weights
+        values = pt.dot(
+            basis.design(self._given.inducing), by_count.reshape((by_count.shape[0], -1))
+        )
+        found = solve_root(root, values)
+        found = found.reshape((found.shape[0], *tuple(by_count.shape)[1:]))
+        return found.swapaxes(0, 1) if separate else found
+
+    def moved(self, design, operator, update):
+        """What coefficients as of `coefficients` add to an operator's values; 0 for new groups."""
+        if isinstance(operator, Composite):
+            return operator.assembled(
+                [self.moved(design, part, update) for part in operator.parts], axis=0
+            )
+        if not any(part.separate for part, *_ in self.parts):
+            return pt.dot(design.design(operator), update)
+        F, E, G = design.design(operator), design.of_groups(operator), design.codes.max() + 1
+        u = update[F.shape[1] :].reshape((G, E.shape[1], *self._given.columns))
+        places = pt.minimum(operator.x[:, -1].astype("int64"), G)
+        own = pt.concatenate([u, pt.zeros((1, *tuple(u.shape)[1:]))])[places]
+        return pt.dot(F, update[: F.shape[1]]) + of_each_row(E, own)
+
+    def _drawn(self, groups, count):
+        return self._fresh.of_groups((groups, count, *self._given.columns))
+
+    def __call__(self, operator):
+        """Values (len,), or (len, C) of classes."""
+        if isinstance(operator, Composite):
+            return operator.assembled([self(part) for part in operator.parts], axis=0)
+        bare, codes = self._given.process.bare(operator), operator.x[:, -1].astype("int64")
+        own, total = iter(self.of_groups(codes.max() + 1)), 0.0
+        for part, basis, _, shared in self.parts:
+            if part.separate:
+                found = of_each_row(basis.design(bare), next(own)[codes])
+            else:
+                found = by_class(basis.values, bare, shared, self._given)
+            loadings = part.loadings(operator)
+            if loadings is not None:
+                found = by_rows(found.reshape((codes.shape[0], -1)), loadings).reshape(found.shape)
+            total = total + found
+        return total
+
+
+def of_each_row(design: Tensor, coefficients: Tensor) -> Tensor:
+    """Values (m c,) or (m c, C), from a design (m c, k) and each row's coefficients (m, k[, C])."""
+    by_row = design.reshape((coefficients.shape[0], -1, design.shape[1]))
+    if coefficients.ndim == 2:
+        return (by_row * coefficients[:, None]).sum(axis=2).ravel()
+    # PyTensor types the arguments of matmul as NumPy's.
+    found = pt.matmul(by_row, coefficients)  # type: ignore[arg-type]
+    return found.reshape((-1, coefficients.shape[2]))
 
 
 def by_class(

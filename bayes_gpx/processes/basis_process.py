@@ -1,7 +1,7 @@
 """Processes that are sums of basis functions with standard normal coefficients."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import Any, cast
@@ -10,18 +10,17 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.processes.approximations import HSGP, RandomFeatures
-from bayes_gpx.processes.base import KernelProcess, Process
+from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.basis_functions import (
     Basis,
     JoinedBasis,
-    NoBasis,
     TimesFeatures,
     along_path,
     basis_of,
     is_constant,
 )
 from bayes_gpx.processes.gaussian_process import GaussianProcess
-from bayes_gpx.processes.grouped_process import GroupedProcess, without_codes
+from bayes_gpx.processes.indexed_process import IndexedProcess
 from bayes_gpx.processes.operators import (
     AtPoints,
     Attribution,
@@ -35,9 +34,7 @@ from bayes_gpx.processes.operators import (
     Operator,
     Value,
     Weight,
-    evaluate,
 )
-from bayes_gpx.processes.output_process import OutputProcess
 from bayes_gpx.processes.weight_process import WeightProcess
 
 
@@ -135,60 +132,29 @@ class BasisProcess(Process):
         return getattr(self.own, what)(*operators)
 
 
-@dataclass(frozen=True)
-class OutputBasis:
-    """Functions of several outputs, mixed from basis functions."""
-
-    parts: Sequence[BasisProcess]  # replace the process's parts, with joined coefficients
-    process: OutputProcess
-
-    def design(self, L: Operator) -> Tensor:
-        """Matrix from coefficients to the values of L, (len L, M)."""
-        if isinstance(L, Composite):
-            return L.assembled([self.design(part) for part in L.parts], axis=0)
-        at = cast(AtPoints, L)
-        bare, found = without_codes(at), []
-        for part, share in zip(self.parts, self.process.shares(at), strict=True):
-            own = by_observation(part.design(bare), at) * share[:, None, None]
-            found.append(own.reshape((-1, own.shape[2])))
-        return pt.concatenate(found, axis=1)
-
-    def values(self, L: Operator, coefficients: Tensor) -> Tensor:
-        """Values (len L,) of L for these coefficients (M,)."""
-        if isinstance(L, Composite):
-            return pt.dot(self.design(L), coefficients)
-        at = cast(AtPoints, L)
-        bare, m, each, start = without_codes(at), at.x.shape[0], [], 0
-        for part, share in zip(self.parts, self.process.shares(at), strict=True):
-            count = part.design(evaluate(bare.x[:1])).shape[1]
-            own = part.values(bare, coefficients[start : start + count])
-            each.append(own.reshape((m, -1)) * share[:, None])
-            start = start + count
-        return reduce(add, each).reshape((-1,))
-
-
-def expanded(
-    process: KernelProcess, approximation: HSGP | RandomFeatures, X: TensorLike
-) -> BasisProcess | OutputBasis:
+def expanded(process: Process, approximation: HSGP | RandomFeatures, X: TensorLike) -> Any:
     """Replace the kernels of a process by basis functions.
 
     Parameters
     ----------
-    process : GaussianProcess, WeightProcess or OutputProcess
+    process : GaussianProcess, WeightProcess or IndexedProcess
     approximation : HSGP, RandomFeatures, or an object with the `m` and `standard` of RandomFeatures
     X : tensor (n, d)
-        Training points.
+        Training points, without codes.
 
     Returns
     -------
-    BasisProcess; or OutputBasis, for several outputs
+    BasisProcess; or IndexedProcess of such
     """
-    if isinstance(process, GroupedProcess):
-        raise NoBasis("A process of groups has no basis functions. Use one without groups.")
     X = pt.as_tensor_variable(X)
-    if isinstance(process, OutputProcess):
-        parts = tuple(expanded(part, approximation, X[:, :-1]) for part in process.parts)
-        return OutputBasis(cast(tuple[BasisProcess, ...], parts), process)
+    if isinstance(process, IndexedProcess):
+        parts = (
+            replace(part, process=expanded(part.process, approximation, X))
+            for part in process.parts
+        )
+        return replace(process, parts=tuple(parts))
+    if isinstance(process, BasisProcess):
+        return process
     if not isinstance(process, WeightProcess):
         kernel = cast(GaussianProcess, process).kernel
         return BasisProcess(((basis_of(kernel, approximation, X), 1.0),))
@@ -199,8 +165,6 @@ def expanded(
 
 def own_variances(process: Process) -> Tensor | None:
     """Variances of `eps_w`, (1,) or (p,); None where there is no such noise."""
-    if isinstance(process, GroupedProcess):
-        return own_variances(process.common)
     weights = _of_weights(process)
     return None if weights is None else pt.atleast_1d(pt.as_tensor(weights.sigma_w)) ** 2
 
@@ -213,6 +177,8 @@ def n_features(process: Process) -> int | Tensor | None:
 
 def _of_weights(process: Process) -> WeightProcess | None:
     """The process of weights that a process is or has; None where features have no weights."""
+    if isinstance(process, IndexedProcess):
+        return _of_weights(process.parts[0].process)
     weights = process.own if isinstance(process, BasisProcess) else process
     return weights if isinstance(weights, WeightProcess) else None
 

@@ -1,7 +1,6 @@
 """Groups of rows: levels and weight functions of their own, against dense NumPy."""
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -288,7 +287,6 @@ def test_verbs_that_move_x_hold_the_group(gpx):
         ends.append(bx.predictions(gpx, GPX_THETA, moved, **options)["f_mean"].values)
     np.testing.assert_allclose(found["comparison_mean"][:, 0], ends[1] - ends[0], atol=1e-9)
     functions = bx.sample_functions(gpx, GPX_THETA, draws=5, seed=1, progressbar=False)
-    assert functions.joint
     assert functions.predictions(X_NEW, groups_new=G_NEW)["f"].shape == (1, 5, 5)
     by_mean = bx.relevance(
         gpx, GPX_THETA, X_NEW, groups_new=G_NEW, method="finite_difference", progressbar=False
@@ -334,8 +332,6 @@ def test_unusable_groups_are_refused(groups, message):
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (bx.GP, {"approximation": bx.HSGP(5)}, "approximation=None"),
-        (bx.GPX, {"approximation": bx.Inducing(5)}, "approximation=None"),
         (bx.GPX, {"weight_prior": "horseshoe"}, "weight_prior='shared'"),
         (bx.GPX, {"representation": "hierarchy"}, "representation='collapsed'"),
         (bx.GPX, {"kernel": lambda d: pm.gp.cov.ExpQuad(d, 1.0)}, "a kernel by its name"),
@@ -356,34 +352,17 @@ def test_new_rows_need_groups_where_the_model_has_them(gp):
         bx.predictions(without, GP_THETA, X_NEW, groups_new=G_NEW)
     with pytest.raises(ValueError, match="a model without groups"):
         bx.project(gp, GP_THETA)
-    with pytest.raises(ValueError, match="and no groups"):
-        bx.partial_dependence(gp, GP_THETA, features=["age"], keep="draws")
-    with pytest.raises(ValueError, match="All measures but inverse_lengthscale.*use bx.relevance"):
-        bx.importances(gp, GP_THETA, progressbar=False)
-    with pytest.raises(ValueError, match="All measures but inverse_lengthscale.*use bx.relevance"):
-        bx.importances(gp, GP_THETA, X_NEW, progressbar=False)
-    alone = bx.importances(gp, GP_THETA, measures=["inverse_lengthscale"], progressbar=False)
-    assert list(alone.data_vars) == ["inverse_lengthscale"]
+    with pytest.raises(ValueError, match="sobol_first, which needs a model without groups"):
+        bx.importances(gp, GP_THETA, measures=["sobol_first"], progressbar=False)
 
 
-@pytest.mark.parametrize("likelihood", ["bernoulli", "poisson"])
-def test_the_response_of_groups_names_what_works(likelihood):
-    y = np.arange(15) % 2
-    model = bx.GP(X, y, groups=G, likelihood=likelihood)
-    theta = {"lengthscale": [1.0] * X.shape[1], "amplitude": 1.0, "group_amplitude": 1.0}
-    first = X.columns[0]
-    verbs = {
-        "Comparisons": partial(bx.comparisons, variables={first: [0.0, 1.0]}),
-        "Shapley values": bx.shapley_values,
-        "Attributions": bx.attributions,
-        "Derivatives": bx.derivatives,
-    }
-    for name, verb in verbs.items():
-        with pytest.raises(ValueError, match=f"{name} of the response need them; or pass on='lat"):
-            verb(model, theta, seed=1, **QUIET)
-        found = verb(model, theta, on="latent", **QUIET)
-        assert all(np.isfinite(found[k]).all() for k in found if k.endswith("_mean"))
-    with pytest.raises(ValueError, match="pass on='latent', keep='summary' and fewer rows"):
-        bx.partial_dependence(model, theta, **QUIET)
-    found = bx.partial_dependence(model, theta, on="latent", **QUIET)
-    assert np.isfinite(found["partial_dependence_sd"]).any()
+def test_slopes_of_a_level_are_those_of_the_function(gp):
+    """A level has no slope, so its random functions have those of the function without it."""
+    options = {"measures": ["mean_absolute_derivative"], "draws": 50, "seed": 1}
+    held = bx.importances(gp, GP_THETA, X_NEW, groups_new=G_NEW, progressbar=False, **options)
+    moved = bx.importances(
+        gp, GP_THETA, X_NEW, groups_new=list("dbnac"), progressbar=False, **options
+    )
+    np.testing.assert_allclose(
+        held["mean_absolute_derivative"], moved["mean_absolute_derivative"], rtol=1e-10
+    )

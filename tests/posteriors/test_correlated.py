@@ -22,8 +22,7 @@ from bayes_gpx.posteriors.evidence.correlated import (
 from bayes_gpx.posteriors.evidence.softmax import softmax_laplace
 from bayes_gpx.posteriors.strategies.correlated import CorrelatedLaplace, CorrelatedValues
 from bayes_gpx.processes.class_process import ClassProcess
-from bayes_gpx.processes.grouped_process import in_groups
-from bayes_gpx.processes.output_process import OutputProcess
+from bayes_gpx.processes.indexed_process import IndexedProcess, Loaded, Part, in_groups
 
 RNG = np.random.default_rng(7)
 N, C = 12, 4
@@ -129,7 +128,9 @@ def test_the_process_is_one_of_outputs_with_codes():
     """The class is a column of codes there, and the vector of an operator is by observations."""
     mixing = [np.linalg.cholesky(B) for B in SHARED]
     kernels = [part for part in process().parts for _ in range(C)]
-    coded = OutputProcess(kernels, pt.as_tensor(np.hstack(mixing)))
+    loadings = np.hstack(mixing).T
+    pairs = zip(kernels, loadings, strict=True)
+    coded = IndexedProcess([Part(kernel, (Loaded(pt.constant(m)),)) for kernel, m in pairs])
     codes = np.tile(np.arange(C), len(NEW))
     value, slope = bx.operators.evaluate, bx.operators.gradient
     cells = in_groups(np.repeat(NEW, C, axis=0), codes)

@@ -22,16 +22,17 @@ data: categorical dates fingerprints moments numbers features scaling gaps outpu
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands from_pymc
 processes: operators base approximations path_moments integrated_gradients expected_gradients
-    players shapley covariance gaussian_process weight_process grouped_process output_process
+    players shapley covariance gaussian_process weight_process indexed_process
     class_process basis_functions basis_process
 likelihoods: base softmax_expectations predictive continuous counts classification
 posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/correlated
-    evidence/step_graphs evidence/variational evidence/sums evidence/row_bounds evidence/groups
+    evidence/step_graphs evidence/variational evidence/sums evidence/row_bounds
+    evidence/by_group evidence/groups
     evidence/intervals evidence/expectation_propagation evidence/numba_forms constraints base
-    gaussian exact low_rank
+    gaussian exact low_rank by_group
     laplace correlated softmax latent prior_functions strategies/left_out strategies/on_rows
     strategies/exact strategies/laplace strategies/through_coefficients strategies/low_rank
-    strategies/variational strategies/sampled strategies/correlated strategies/with_constraints
+    strategies/variational strategies/sampled strategies/by_group strategies/correlated strategies/with_constraints
     strategies/propagation strategies/choice minibatch pathwise predictive_derivatives
     component_variances
 inference: base methods diagnostics log_density datatree optimise laplace nuts automatic

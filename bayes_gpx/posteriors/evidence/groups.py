@@ -20,11 +20,16 @@ class Precision(NamedTuple):
     own : tensor (n,)
     H : tensor (k, n)
     sign : int
+    of_group : tensor (n, K) or None
+        Further rows of H, K for each code: a column has them at its own code, and else zeros.
+    codes : tensor (n,) or None
     """
 
     own: Tensor
     H: Tensor
     sign: int
+    of_group: Tensor | None = None
+    codes: Tensor | None = None
 
     @staticmethod
     def of(C: Tensor) -> "Precision":  # noqa: N803
@@ -34,10 +39,10 @@ class Precision(NamedTuple):
 
 
 class GroupsLeftOut(Op):
-    """(own, H, alpha, extra, groups) -> shift, variance and joint log density, (n,) each.
+    """(own, H, alpha, extra, groups, *more) -> shift, variance and joint log density, (n,) each.
 
-    See `groups_left_out`. Nothing is differentiable; all is NaN where a block of the precision is
-    not positive definite.
+    See `groups_left_out`; `more` are `of_group` and `codes` of a precision that has these. Nothing
+    is differentiable; all is NaN where a block of the precision is not positive definite.
     """
 
     __props__ = ("sign",)
@@ -50,14 +55,15 @@ class GroupsLeftOut(Op):
         return Apply(self, inputs, [pt.dvector() for _ in range(3)])
 
     def perform(self, node, inputs, output_storage):  # noqa: D102
-        own, H, alpha, extra, groups = inputs
+        own, H, alpha, extra, groups, *more = inputs
         found = np.full((3, len(alpha)), np.nan)
         order = np.argsort(groups, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-            low_rank = self.sign < 0 and len(H) < len(rows)
+            of_rows = H[:, rows] if not more else np.vstack([H[:, rows], _apart(*more, rows)])
+            low_rank = self.sign < 0 and len(of_rows) < len(rows)
             left_out = _left_out_by_coefficients if low_rank else _left_out
             try:
-                of_group = left_out(self.sign, own[rows], H[:, rows], alpha[rows], extra[rows])
+                of_group = left_out(self.sign, own[rows], of_rows, alpha[rows], extra[rows])
             except (np.linalg.LinAlgError, ValueError):  # not positive definite, or not finite
                 continue
             for values, value in zip(found, of_group, strict=True):
@@ -67,6 +73,14 @@ class GroupsLeftOut(Op):
 
     def infer_shape(self, node, shapes):  # noqa: D102
         return [shapes[2]] * 3
+
+
+def _apart(of_group, codes, rows):
+    """The rows of H (k, rows) that belong to the codes of some observations."""
+    known, places = np.unique(codes[rows], return_inverse=True)
+    found = np.zeros((len(known), of_group.shape[1], len(rows)))
+    found[places, :, np.arange(len(rows))] = of_group[rows]
+    return found.reshape((-1, len(rows)))
 
 
 def _left_out(sign, own, H, alpha, extra):
@@ -111,8 +125,9 @@ def groups_left_out(
     groups.
     """
     extra = pt.zeros_like(alpha) if extra is None else extra
-    node = GroupsLeftOut(precision.sign).make_node(precision.own, precision.H, alpha, extra, groups)
-    return node.outputs
+    own, H, sign, *more = precision
+    more = [v for v in more if v is not None]
+    return GroupsLeftOut(sign).make_node(own, H, alpha, extra, groups, *more).outputs
 
 
 def sum_of_group(values: Tensor, groups: Tensor) -> Tensor:

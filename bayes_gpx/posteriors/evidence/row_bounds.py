@@ -94,8 +94,12 @@ def _columns(F, rows):
 def expected_normal(F: Tensor, D: Tensor, unseen: Tensor, y: Tensor, q: Gaussians) -> Tensor:
     """E[log N(y | f, D)] of each row, (b,), where f has the variance `unseen` besides."""
     spread = pt.sqr(pt.dot(F, q.inverse[0].T)).sum(axis=1) + unseen
-    square = pt.sqr(y - pt.dot(F, q.mean[0])) + spread
-    return -0.5 * (np.log(2.0 * np.pi) + pt.log(D) + square / D)
+    return expected_log_normal(y, pt.dot(F, q.mean[0]), spread, D)
+
+
+def expected_log_normal(y: Tensor, mean: Tensor, spread: Tensor, D: Tensor) -> Tensor:
+    """E[log N(y | f, D)] of each row, (b,), where f has this mean and variance."""
+    return -0.5 * (np.log(2.0 * np.pi) + pt.log(D) + (pt.sqr(y - mean) + spread) / D)
 
 
 class AtRows(NamedTuple):
@@ -136,10 +140,24 @@ def at_rows(
     inverses = [q.inverse[c] for c in range(likelihood.classes if several else 1)]
     each = [pt.sqr(pt.dot(F, inverse.T)).sum(axis=1) for inverse in inverses]
     if several:
-        mean, known, rest = pt.dot(F, q.mean.T), pt.stack(each, axis=1), rest[:, None]
+        mean, known = pt.dot(F, q.mean.T), pt.stack(each, axis=1)
     else:
         mean, known = pt.dot(F, q.mean[0]), each[0]
-    variance = known + rest
+    return expectations(likelihood, mean, known, rest, y, theta, exposure)
+
+
+def expectations(
+    likelihood: Any,
+    mean: Tensor,
+    known: Tensor,
+    rest: Tensor,
+    y: Tensor,
+    theta: dict,
+    exposure: Tensor,
+) -> AtRows:
+    """Expectations where f has such means and variances, (b,) or (b, C), and a remainder's (b,)."""
+    several = likelihood.class_shape
+    variance = known + (rest[:, None] if several else rest)
     f, spread = disconnected_grad(mean), disconnected_grad(variance)
     sd = pt.sqrt(pt.maximum(spread, LEAST_SD**2))
     logp, slope, W = likelihood.expected_log(f, sd, y, theta, exposure)

@@ -261,7 +261,7 @@ def _step(state, way, share, seen):
     if tried is None:
         return False, None
     swing = tried.P - state.P
-    damping = _damping(state.damping, share, swing, state.swing)
+    damping = damping_after(state.damping, share, swing, state.swing)
     return True, tried._replace(damping=damping, swing=swing)
 
 
@@ -303,7 +303,7 @@ def _uphill(curvature, metric, slope):
     return cho_solve(root, slope, check_finite=False)
 
 
-def _damping(damping, share, moved, before):
+def damping_after(damping, share, moved, before):
     """Share that the precisions' next steps begin with: less where they swing to and fro.
 
     If a step is rho times the last one, damping / (1 - rho) would have led to the end at once.

@@ -6,6 +6,7 @@ from collections.abc import Container
 
 from bayes_gpx.posteriors.base import LATENT, WHITENED, Conditioning, Strategy
 from bayes_gpx.posteriors.evidence.variational import KEPT
+from bayes_gpx.posteriors.strategies.by_group import ByGroup, SampledByGroup
 from bayes_gpx.posteriors.strategies.correlated import CorrelatedLaplace, CorrelatedValues
 from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.laplace import Laplace, SoftmaxLaplace
@@ -28,17 +29,21 @@ def strategy_of(
     fixed_basis: bool,
     constraints: bool,
     correlated: bool = False,
+    grouped: bool = False,
     names: Container[str],
 ) -> Strategy:
     """The strategy for the data of a model, and for the names in draws of its posterior.
 
     `normal` is a Gaussian likelihood. The process is `approximated` by coefficients, of `inducing`
     values, or of a `fixed_basis` that no hyperparameter changes. `correlated` classes correlate a
-    priori. `names` are hyperparameters, and latent values if they were sampled.
+    priori; `grouped` rows have levels or weights of their groups. `names` are hyperparameters, and
+    latent values if they were sampled.
     """
     sampled = WHITENED in names or LATENT in names
     if correlated:
         return CorrelatedValues() if sampled else CorrelatedLaplace()
+    if grouped and approximated and not (sampled and inducing):
+        return SampledByGroup() if sampled else ByGroup()
     if sampled:
         return SampledCoefficients() if approximated and not inducing else SampledValues()
     if fixed_basis and normal and not constraints:

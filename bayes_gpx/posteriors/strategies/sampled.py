@@ -83,11 +83,19 @@ class SampledCoefficients(ThroughCoefficients):
         if LATENT in given.theta:
             return given.theta[LATENT]
         seen = super().design(given)
-        smooth = pt.dot(seen.F, given.theta[WHITENED])
+        smooth = self.smooth_values(seen, given.theta[WHITENED])
         if OWN_WHITENED not in given.theta:
             return smooth
         sd = pt.sqrt(seen.D)
         return smooth + (sd[:, None] if given.columns else sd) * given.theta[OWN_WHITENED]
+
+    def coefficients(self, seen: LowRankDesign) -> Tensor:
+        """How many coefficients there are."""
+        return seen.F.shape[1]
+
+    def smooth_values(self, seen: LowRankDesign, white: Tensor) -> Tensor:
+        """The smooth part at the observations, (n,) or (n, C), from coefficients."""
+        return pt.dot(seen.F, white)
 
     def condition(self, given):
         white = given.theta[WHITENED]
@@ -102,4 +110,4 @@ class SampledCoefficients(ThroughCoefficients):
         seen, f = super().design(given), self.values(given)
         own = seen.D if self._own_sampled(given) else pt.zeros(given.X.shape[0])
         own = own[:, None] * pt.ones_like(f) if given.columns else own
-        return scored_by_values(given, f, pt.dot(seen.F, given.theta[WHITENED]), own)
+        return scored_by_values(given, f, self.smooth_values(seen, given.theta[WHITENED]), own)

@@ -12,16 +12,23 @@ from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.posteriors.base import Conditioning, Found, Strategy
 from bayes_gpx.posteriors.evidence.row_bounds import Rows
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
-from bayes_gpx.posteriors.prior_functions import by_class, prior_function
+from bayes_gpx.posteriors.prior_functions import IndexedFunction, by_class, prior_function
+from bayes_gpx.processes.indexed_process import IndexedProcess
 
 
 class ThroughCoefficients(Strategy):
     """Conditioning on M coefficients, of basis functions or of inducing values."""
 
-    def design(self, given: Conditioning, label: TensorLike | None = None) -> LowRankDesign:
+    def design(
+        self,
+        given: Conditioning,
+        label: TensorLike | None = None,
+        y: Tensor | None = None,
+        sigma: TensorLike = 0.0,
+    ) -> LowRankDesign:
         """What was observed, as it depends on the coefficients."""
         return LowRankDesign(
-            given.process, None, 0.0, given.X, given.Z, given.inducing, given.jitter
+            given.process, y, sigma, given.X, given.Z, given.inducing, given.jitter
         )
 
     @abstractmethod
@@ -33,11 +40,12 @@ class ThroughCoefficients(Strategy):
         seen = self.design(given)
         if given.parts is not None:
             seen = replace(seen, X=None, y=None, Z=None)
-        return LowRank(seen, *found)
+        return LowRank(seen, found.alpha, found.root)
 
     def update(self, given, found, fresh):
         """Drawn coefficients; with inducing points, minus the prior function's coefficients."""
-        prior = None if given.inducing is None else prior_function(given, fresh)
+        basis = given.inducing is None and not isinstance(given.process, IndexedProcess)
+        prior = None if basis else prior_function(given, fresh)
         normal = fresh.normal((found.alpha.shape[0], *given.columns))
         of_class = [self.posterior(given, found, label) for label in given.labels]
         if given.columns:
@@ -47,12 +55,17 @@ class ThroughCoefficients(Strategy):
             drawn = of_class[0].drawn(normal)
         if prior is None:
             return drawn
+        if isinstance(prior, IndexedFunction):
+            return drawn - prior.coefficients(self.design(given))
         return drawn - solve_root(self.design(given).inducing_root, prior(given.inducing))
 
     def function(self, given, update, fresh):
-        if given.inducing is None:
+        indexed = isinstance(given.process, IndexedProcess)
+        if given.inducing is None and not indexed:
             return lambda operator: by_class(given.process.values, operator, update, given)
         prior, design = prior_function(given, fresh), self.design(given)
+        if indexed:
+            return lambda operator: prior(operator) + prior.moved(design, operator, update)
         return lambda operator: prior(operator) + pt.dot(design.design(operator), update)
 
     def inducing_moments(self, given: Conditioning) -> list[Tensor]:
@@ -60,7 +73,7 @@ class ThroughCoefficients(Strategy):
 
         The factor is lower triangular, (M, M) or (C, M, M).
         """
-        alpha, root = self.condition(given)
+        alpha, root, *_ = self.condition(given)
         to_values = self.design(given).inducing_root
         half = solve_root(root, pt.broadcast_to(to_values.T, root.shape))
         # PyTensor types the arguments of matmul as NumPy's.

@@ -8,8 +8,7 @@ import pytest
 
 from bayes_gpx.processes import operators
 from bayes_gpx.processes.gaussian_process import GaussianProcess
-from bayes_gpx.processes.grouped_process import in_groups
-from bayes_gpx.processes.output_process import OutputProcess
+from bayes_gpx.processes.indexed_process import IndexedProcess, Loaded, Part, in_groups
 
 RNG = np.random.default_rng(8)
 X, CODES = RNG.normal(size=(5, 2)), np.array([0, 2, 1, 1, 0])
@@ -22,7 +21,10 @@ CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 def found():
     """Arrays of both operators at X, and of values at other points."""
     kernels = pm.gp.cov.ExpQuad(2, ls=[0.9, 1.7]), 0.5 * pm.gp.cov.Matern52(2, ls=1.3)
-    process = OutputProcess([GaussianProcess(k) for k in kernels], pt.constant(MIXING))
+    pairs = zip(kernels, MIXING.T, strict=True)
+    process = IndexedProcess(
+        [Part(GaussianProcess(kernel), (Loaded(pt.constant(m)),)) for kernel, m in pairs]
+    )
     x, other = in_groups(X, CODES), in_groups(OTHER, OTHERS)
     f, slope, there = (
         operators.evaluate(x),
@@ -39,8 +41,12 @@ def found():
         "cross": process.cross(slope),
         "summed": process.summed(slope, there, pt.constant(weights)),
         "values": process.covariance(f, there),
-        "apart": process.parts[0].covariance(operators.evaluate(X), operators.evaluate(OTHER)),
-        "rest": process.parts[1].covariance(operators.evaluate(X), operators.evaluate(OTHER)),
+        "apart": process.parts[0].process.covariance(
+            operators.evaluate(X), operators.evaluate(OTHER)
+        ),
+        "rest": process.parts[1].process.covariance(
+            operators.evaluate(X), operators.evaluate(OTHER)
+        ),
     }
     arrays = pytensor.function([], list(graphs.values()), mode="FAST_COMPILE")()
     return dict(zip(graphs, arrays, strict=True)) | {"weights": weights}

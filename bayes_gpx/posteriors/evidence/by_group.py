@@ -1,0 +1,340 @@
+"""The best Gaussian posterior of coefficients that all rows share and of each group's own ones.
+
+Latent values are ``f_i = F_i v + E_i u_g(i) + rest``, with standard normal coefficients v (M,), u_g
+(K,) of each of G groups, and independent normal remainders. A normal site at each row, of precision
+tau_i, gives the coefficients the precision
+
+    P = I + sum_i tau_i (F_i, E_i)' (F_i, E_i)
+
+an arrow: groups meet only through v. With ``A_g = I + E_g' tau E_g``, ``B_g = E_g' tau F_g`` and
+``T_g = A_g^-1 B_g``, eliminating the groups leaves ``S = I + F' tau F - sum_g B_g' T_g`` for v, and
+given v the groups are independent, with means ``A_g^-1 h_g - T_g v`` and covariances A_g^-1. Time
+grows with n (M + K)^2 + G K^3 + M^3, not with the cube of M + G K.
+
+Sites of a normal likelihood are its noise. Those of other likelihoods maximize the variational
+bound by the steps of `bayes_gpx.posteriors.evidence.variational`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.graph.basic import Apply
+from pytensor.graph.op import Op
+from scipy.linalg import cho_solve
+
+from bayes_gpx.numerics.threads import Copies, ThreadedFunction
+from bayes_gpx.posteriors.evidence.newton import ascend
+from bayes_gpx.posteriors.evidence.step_graphs import LEAST_SD
+from bayes_gpx.posteriors.evidence.variational import (
+    HALVINGS,
+    LARGEST_MISS,
+    STEPS,
+    TOLERANCE,
+    damping_after,
+)
+
+
+class ByGroup(NamedTuple):
+    """Rows sorted by group: F (n, M), E (n, K), and the first row of each group, with n last."""
+
+    F: np.ndarray
+    E: np.ndarray
+    bounds: np.ndarray
+
+    def summed(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Sums over each group's rows of left (n, k) times right (n, q), (G, k, q)."""
+        each = zip(self.bounds[:-1], self.bounds[1:], strict=True)
+        return np.stack([left[a:b].T @ right[a:b] for a, b in each])
+
+    def spread(self, rows: np.ndarray, matrices: np.ndarray) -> np.ndarray:
+        """Rows (n, k) times the matrix of each one's group, (G, k, q), as (n, q)."""
+        found = np.empty((len(rows), matrices.shape[2]))
+        for a, b, own in zip(self.bounds[:-1], self.bounds[1:], matrices, strict=True):
+            np.matmul(rows[a:b], own, out=found[a:b])
+        return found
+
+    def values(self, v: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """Latent values (n,) for coefficients (M,) and (G, K)."""
+        return self.F @ v + self.spread(self.E, u[:, :, None])[:, 0]
+
+    def pulled(self, slope: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Slopes in coefficients (M,) and (G, K), from slopes in rows' latent values."""
+        return slope @ self.F, self.summed(self.E, slope[:, None])[:, :, 0]
+
+
+class Arrow:
+    """Precision of the coefficients, given sites of precision `tau` (n,); see above.
+
+    Raises LinAlgError if it is not positive definite.
+    """
+
+    def __init__(self, rows: ByGroup, tau: np.ndarray) -> None:
+        self.rows, (M, K) = rows, (rows.F.shape[1], rows.E.shape[1])
+        weighed = tau[:, None] * np.hstack([rows.E, rows.F])
+        sums = rows.summed(rows.E, weighed)
+        A, B = sums[:, :, :K] + np.eye(K), sums[:, :, K:]
+        self.factor = np.linalg.inv(np.linalg.cholesky(A)).transpose(0, 2, 1)
+        self.inverse = self.factor @ self.factor.transpose(0, 2, 1)
+        self.gain = self.inverse @ B
+        S = rows.F.T @ weighed[:, K:] + np.eye(M) - np.tensordot(B, self.gain, ([0, 1], [0, 1]))
+        self.root = np.linalg.cholesky(0.5 * (S + S.T))
+        if not np.isfinite(self.root).all():
+            raise np.linalg.LinAlgError
+        self.covariance = cho_solve((self.root, True), np.eye(M), check_finite=False)
+
+    def solved(self, v: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """P^-1 times coefficients (M,) and (G, K)."""
+        shared = self.covariance @ (v - np.tensordot(u, self.gain, 2))
+        return shared, (self.inverse @ u[:, :, None])[:, :, 0] - self.gain @ shared
+
+    @cached_property
+    def at_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Variances (n,) of rows' latent values, and covariances with v (n, M) and u (n, K)."""
+        F, E, _ = self.rows
+        with_v = (F - self.rows.spread(E, self.gain)) @ self.covariance
+        own = self.rows.spread(E, self.inverse)
+        with_u = own - self.rows.spread(with_v, self.gain.transpose(0, 2, 1))
+        return (F * with_v).sum(axis=1) + (E * with_u).sum(axis=1), with_v, with_u
+
+    def divergence(self, v: np.ndarray, u: np.ndarray) -> float:
+        """Kullback-Leibler divergence of N((v, u), P^-1) from the standard normal prior."""
+        through = np.einsum("gkm,gkn->mn", self.gain, self.gain)
+        trace = np.trace(self.covariance) + (self.factor**2).sum()
+        trace += (through * self.covariance).sum()
+        logs = np.log(np.diag(self.root)).sum()
+        logs -= np.log(np.diagonal(self.factor, axis1=1, axis2=2)).sum()
+        return 0.5 * (trace + (v**2).sum() + (u**2).sum() - v.size - u.size) + logs
+
+
+class _State(NamedTuple):
+    """A posterior: bound; change of latent values; sites' tau and coefficients of each class.
+
+    `aim` and `slope` are, at every row and for each class, the best sites' precision and the slope
+    of the expected log likelihood, at the posterior; the rest as in `variational`.
+    """
+
+    bound: float
+    apart: float
+    tau: np.ndarray  # (C, n)
+    v: np.ndarray  # (C, M)
+    u: np.ndarray  # (C, G, K)
+    arrows: list[Arrow]
+    mean: np.ndarray  # (C, n)
+    aim: np.ndarray
+    slope: np.ndarray
+    damping: float = 1.0
+    swing: np.ndarray | None = None
+
+    def pull(self, rows: ByGroup) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Slopes of the bound in each class's coefficients."""
+        found = []
+        for slope, v, u in zip(self.slope, self.v, self.u, strict=True):
+            shared, own = rows.pulled(slope)
+            found.append((shared - v, own - u))
+        return found
+
+
+class _Given(NamedTuple):
+    rows: ByGroup
+    expected: Callable  # means and variances (C, n) -> sum of E[log p], slopes and precisions
+    rest: np.ndarray
+
+
+def _arrows(rows: ByGroup, tau: np.ndarray) -> list[Arrow] | None:
+    try:
+        return [Arrow(rows, own) for own in tau]
+    except np.linalg.LinAlgError:
+        return None
+
+
+def _at(
+    arrows: list[Arrow] | None, tau: np.ndarray, v: np.ndarray, u: np.ndarray, given: _Given
+) -> _State | None:
+    if arrows is None:
+        return None
+    mean = np.stack([given.rows.values(a, b) for a, b in zip(v, u, strict=True)])
+    known = np.stack([arrow.at_rows[0] for arrow in arrows])
+    logp, slope, aim = given.expected(mean, known + given.rest)
+    apart = sum(arrow.divergence(a, b) for arrow, a, b in zip(arrows, v, u, strict=True))
+    bound = logp - apart
+    if not np.isfinite(bound):
+        return None
+    return _State(bound, np.inf, tau, v, u, arrows, mean, aim, slope)
+
+
+def _direction(state: _State, given: _Given) -> tuple[bool, Any]:
+    return True, (state.aim - state.tau, state.pull(given.rows))
+
+
+def _step(state: _State, way: Any, share: float, given: _Given) -> tuple[bool, Any]:
+    """The state a share of a direction further: sites damped, coefficients by Newton's step."""
+    tau = state.tau + share * state.damping * way[0]
+    arrows = _arrows(given.rows, tau)
+    if arrows is None:
+        return False, None
+    steps = [arrow.solved(*slopes) for arrow, slopes in zip(arrows, way[1], strict=True)]
+    in_v, in_u = (np.stack(parts) for parts in zip(*steps, strict=True))
+    tried = _at(arrows, tau, state.v + share * in_v, state.u + share * in_u, given)
+    if tried is None:
+        return False, None
+    swing = tried.tau - state.tau
+    damping = damping_after(state.damping, share, swing, state.swing)
+    changes = np.abs(tried.mean - state.mean).max() / (1.0 + np.abs(tried.mean).max())
+    now, before = (np.stack([a.at_rows[0] for a in s.arrows]) for s in (tried, state))
+    apart = max(changes, np.abs(now - before).max() / (1.0 + now.max()))
+    return True, tried._replace(apart=apart, damping=damping, swing=swing)
+
+
+class BestByGroup(Op):
+    """(F, E, rest, y, exposure, codes, *hyperparameters) -> posterior of coefficients, and rows.
+
+    `rest` (n,) is the noise's variance for a normal likelihood, else the variance of remainders.
+    Outputs, with a leading axis of classes where there are several: v (M,), u (G, K), the root (M,
+    M) of S, factor (G, K, K) with factor factor' = A^-1, gain T (G, K, M); at rows the mean and the
+    variance (n,) of the latent values without remainders, and their covariances with v (n, M) and
+    with the row's u (n, K); and the divergence from the prior, inf if no posterior was found.
+    Nothing is differentiable: at the maximum the bound's derivatives are those at a fixed
+    posterior.
+    """
+
+    __props__ = ("likelihood",)
+    interpreted = True
+
+    def __init__(self, likelihood: Any) -> None:
+        self.likelihood = likelihood
+        self._last = Copies(tuple)
+
+    def make_node(self, *inputs: Any) -> Apply:  # noqa: D102
+        inputs = tuple(pt.as_tensor_variable(v) for v in inputs)
+        more = len(self.likelihood.class_shape)
+        dims = [more + k for k in (1, 2, 2, 3, 3, 1, 1, 2, 2)] + [0]
+        return Apply(self, inputs, [pt.tensor(dtype="float64", shape=(None,) * k) for k in dims])
+
+    @cached_property
+    def _expected(self) -> ThreadedFunction:
+        several = bool(self.likelihood.class_shape)
+        mean, variance = pt.dmatrix("mean"), pt.dmatrix("variance")
+        y, exposure = pt.dvectors("y", "exposure")
+        own = [pt.dscalar(name) for name in self.likelihood.hyperparameters]
+        theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
+        sd = pt.sqrt(pt.maximum(variance, LEAST_SD**2))
+        two = (mean.T, sd.T) if several else (mean[0], sd[0])
+        logp, slope, W = self.likelihood.expected_log(*two, y, theta, exposure)
+        back = (slope.T, W.T) if several else (slope[None], W[None])
+        return ThreadedFunction([mean, variance, y, exposure, *own], [logp.sum(), *back])
+
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
+        F, E, rest, y, exposure, codes, *theta = (np.asarray(v, "float64") for v in inputs)
+        order = np.argsort(codes, kind="stable")
+        groups = int(codes.max()) + 1
+        bounds = np.searchsorted(codes[order], np.arange(groups + 1))
+        rows = ByGroup(F[order], E[order], bounds)
+        with np.errstate(all="ignore"):
+            if self.likelihood.normal:
+                state = _normal(rows, rest[order], y[order])
+            else:
+                state = self._highest(rows, rest[order], y[order], exposure[order], theta)
+        C = self.likelihood.classes or 1
+        found = _nothing(F, E, groups, C) if state is None else _told(state, order)
+        for storage, value in zip(output_storage, found, strict=True):
+            whole = value.ndim == 0 or self.likelihood.class_shape
+            storage[0] = np.asarray(value if whole else value[0])
+
+    def _highest(
+        self,
+        rows: ByGroup,
+        rest: np.ndarray,
+        y: np.ndarray,
+        exposure: np.ndarray,
+        theta: Sequence[np.ndarray],
+    ) -> _State | None:
+        """The best posterior; where only one is, the search begins at the thread's last one."""
+
+        def expected(mean: np.ndarray, variance: np.ndarray) -> list:
+            logp, slope, W = self._expected(mean, variance, y, exposure, *theta)
+            return [float(logp), slope.copy(), W.copy()]
+
+        given, C, n = _Given(rows, expected, rest), self.likelihood.classes or 1, len(y)
+        shapes = (C, n), (C, rows.F.shape[1]), (C, len(rows.bounds) - 1, rows.E.shape[1])
+        starts = [tuple(np.zeros(shape) for shape in shapes)]
+        last = self._last.last if self.likelihood.concave else None
+        if last is not None and tuple(v.shape for v in last) == shapes:
+            starts.insert(0, last)
+        for start in starts:
+            tau, v, u = start
+            state: Any = _at(_arrows(rows, tau), tau, v, u, given)
+            if state is None:
+                continue
+            there, state = ascend(state, _direction, _step, given, STEPS, HALVINGS, TOLERANCE)
+            if there and _arrived(state, rows):
+                self._last.last = state.tau, state.v, state.u
+                return state
+        return None
+
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
+        (n, M), (_, K) = shapes[:2]
+        G = pt.max(node.inputs[5]).astype("int64") + 1
+        lead = (self.likelihood.classes,) if self.likelihood.class_shape else ()
+        own = [(M,), (G, K), (M, M), (G, K, K), (G, K, M), (n,), (n,), (n, M), (n, K)]
+        return [*((*lead, *shape) for shape in own), ()]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
+        return [[False] * 10 for _ in node.inputs]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle without the objects of threads."""
+        return {"likelihood": self.likelihood}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Begin anew."""
+        self.__init__(**state)  # type: ignore[misc]
+
+
+def _arrived(state: _State, rows: ByGroup) -> bool:
+    """Whether coefficients and sites are at their fixed point."""
+    missed = max(np.abs(v).max(initial=0.0) for own in state.pull(rows) for v in own)
+    size = max(np.abs(state.v).max(initial=0.0), np.abs(state.u).max(initial=0.0))
+    swung = np.abs(state.aim - state.tau).max() / (1.0 + np.abs(state.aim).max())
+    return bool(missed <= LARGEST_MISS * (1.0 + size) and swung <= LARGEST_MISS)
+
+
+def _normal(rows: ByGroup, D: np.ndarray, y: np.ndarray) -> _State | None:
+    """The exact posterior for normal noise of variance D."""
+    try:
+        arrow = Arrow(rows, 1.0 / D)
+    except np.linalg.LinAlgError:
+        return None
+    v, u = arrow.solved(*rows.pulled(y / D))
+    tau, mean = 1.0 / D[None], rows.values(v, u)
+    return _State(0.0, 0.0, tau, v[None], u[None], [arrow], mean[None], tau, tau)
+
+
+def _told(state: _State, order: np.ndarray) -> list[np.ndarray]:
+    """Outputs of `BestByGroup`, with rows in their own order."""
+    back = np.argsort(order)
+    at_rows = [[v[back] for v in arrow.at_rows] for arrow in state.arrows]
+    known, with_v, with_u = (_stacked(parts) for parts in zip(*at_rows, strict=True))
+    whole = ([getattr(a, name) for a in state.arrows] for name in ("root", "factor", "gain"))
+    each = zip(state.arrows, state.v, state.u, strict=True)
+    apart = np.asarray(sum(arrow.divergence(v, u) for arrow, v, u in each))
+    mean = state.mean[:, back]
+    return [state.v, state.u, *map(_stacked, whole), mean, known, with_v, with_u, apart]
+
+
+def _stacked(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Arrays along a first axis, without a copy of a single one."""
+    return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
+
+
+def _nothing(F: np.ndarray, E: np.ndarray, G: int, C: int) -> list[np.ndarray]:
+    """Outputs where no posterior was found: the prior's coefficients, and rows of 0."""
+    (n, M), K = F.shape, E.shape[1]
+    eyes = np.tile(np.eye(M), (C, 1, 1)), np.tile(np.eye(K), (C, G, 1, 1))
+    zeros = ((C, G, K, M), (C, n), (C, n), (C, n, M), (C, n, K))
+    rest = [np.zeros(shape) for shape in zeros]
+    return [np.zeros((C, M)), np.zeros((C, G, K)), *eyes, *rest, np.asarray(np.inf)]

@@ -1,0 +1,176 @@
+"""Groups with an approximation: coefficients that rows share, and each group's own ones."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytensor.tensor as pt
+from pytensor.gradient import disconnected_grad
+
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.numerics.linear_algebra import solve_root
+from bayes_gpx.posteriors.base import WHITENED, Collapsed, Found
+from bayes_gpx.posteriors.by_group import LowRankByGroup
+from bayes_gpx.posteriors.evidence.by_group import BestByGroup
+from bayes_gpx.posteriors.evidence.groups import Precision, groups_left_out
+from bayes_gpx.posteriors.evidence.row_bounds import AtRows, expectations, expected_log_normal
+from bayes_gpx.posteriors.low_rank import LEAST_VARIANCE
+from bayes_gpx.posteriors.prior_functions import of_each_row
+from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of, where_found
+from bayes_gpx.posteriors.strategies.left_out import (
+    LEAST_SITE,
+    groups_of_normal,
+    groups_of_sites,
+    scored,
+    sites_at_mode,
+    with_normal_noise,
+)
+from bayes_gpx.posteriors.strategies.sampled import SampledCoefficients
+from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients
+
+
+class _Best(NamedTuple):
+    """Outputs of `BestByGroup`: the coefficients' posterior, moments at rows, and divergence."""
+
+    v: Any
+    u: Any
+    root: Any
+    factor: Any
+    gain: Any
+    mean: Any
+    known: Any
+    with_v: Any
+    with_u: Any
+    divergence: Any
+
+    def moments(
+        self, F: Tensor, E: Tensor, codes: Tensor, classes: int | None
+    ) -> tuple[Tensor, Tensor]:
+        """Mean and variance of rows' latent values, (n,) or (n, C), with derivatives in F and E.
+
+        The derivatives are those at a fixed posterior: of the variance, twice the covariances of a
+        row's latent value with the coefficients.
+        """
+        known = self.v, self.u, self.known, self.with_v, self.with_u
+        if classes is None:
+            return _moments(F, E, codes, *known)
+        each = [_moments(F, E, codes, *(v[c] for v in known)) for c in range(classes)]
+        mean, variance = (pt.stack(columns, axis=1) for columns in zip(*each, strict=True))
+        return mean, variance
+
+
+def _moments(F, E, codes, v, u, known, with_v, with_u):
+    mean = pt.dot(F, v) + (E * u[codes]).sum(axis=1)
+    moved = ((F - disconnected_grad(F)) * with_v).sum(axis=1)
+    moved += ((E - disconnected_grad(E)) * with_u).sum(axis=1)
+    return mean, known + 2.0 * moved
+
+
+class ByGroup(ThroughCoefficients, Collapsed):
+    """An approximation with groups, for any likelihood: exact for normal noise, else a bound.
+
+    With inducing points, Titsias' bound for normal noise too.
+    """
+
+    def design(self, given, label=None):
+        if not given.likelihood.normal:
+            return super().design(given)
+        sigma = given.theta["sigma"]
+        return super().design(given, y=given.y, sigma=sigma)
+
+    def parts(self, given, ridge=0.0):
+        seen = self.design(given)
+        values = [] if given.likelihood.normal else values_of(given)
+        exposure = pt.ones_like(seen.D) if given.exposure is None else given.exposure
+        return [seen.F, seen.E, seen.D + ridge, seen.unseen, seen.codes, exposure, *values]
+
+    def signature(self, likelihood):
+        known = () if likelihood.normal else likelihood.hyperparameters
+        return f"(n,m),(n,k),(n),(n),(n),(n){',()' * len(known)}"
+
+    def log_density(self, likelihood, y, *parts):
+        return self._best(likelihood, y, *parts)[0]
+
+    def _best(self, likelihood, y, F, E, D, unseen, codes, exposure, *values):  # noqa: N803
+        """The bound, the best posterior, and at rows: slopes, information and moments."""
+        rest = D if likelihood.normal else D + unseen
+        found = BestByGroup(likelihood)(F, E, rest, y, exposure, codes, *values)
+        best = _Best(*map(disconnected_grad, found))
+        lost = pt.isinf(best.divergence)
+        F, E, rest = pt.switch(lost, 0.0, F), pt.switch(lost, 0.0, E), pt.switch(lost, 1.0, rest)
+        mean, known = best.moments(F, E, codes, likelihood.classes)
+        if likelihood.normal:
+            logp = expected_log_normal(y, mean, known + pt.switch(lost, 0.0, unseen), rest)
+            at = AtRows(logp, (y - mean) / rest, 1.0 / rest, mean, known)
+        else:
+            theta = values_by_name(likelihood, values)
+            at = expectations(likelihood, mean, known, rest, y, theta, exposure)
+        bound = pt.switch(lost, -np.inf, at.logp.sum() - pt.switch(lost, 0.0, best.divergence))
+        return bound, best, at
+
+    def _of(self, given):
+        """`_best` of the data."""
+        return self._best(given.likelihood, given.y, *self.parts(given))
+
+    def condition(self, given):
+        bound, best, _ = self._of(given)
+        u = best.u.reshape((*tuple(best.u.shape)[:-2], -1))
+        alpha = pt.concatenate([best.v, u], axis=-1)
+        found = alpha.T if given.columns else alpha, best.root, best.factor, best.gain
+        return where_found(bound, *found)
+
+    def posterior(self, given, found, label=None):
+        if label is not None:
+            found = Found(found.alpha[:, label], *(part[label] for part in found[1:]))
+        alpha, root, factor, gain = found
+        return LowRankByGroup(self.design(given), alpha, root, None, True, factor, gain)
+
+    def leave_one_out(self, given):
+        seen, (bound, _, at) = self.design(given), self._of(given)
+        cavity = at.known / (1.0 - at.W * at.known)
+        mean = at.mean - cavity * at.slope
+        if given.likelihood.normal:
+            return with_normal_noise(given, bound, mean, cavity + seen.D + seen.unseen)
+        rest = seen.D + seen.unseen
+        return scored(given, bound, mean, cavity + (rest[:, None] if given.columns else rest))
+
+    def leave_groups_out(self, given, groups):
+        """As `leave_one_out`; a joint density of another likelihood is the group's bound."""
+        likelihood = given.likelihood
+        if given.columns or not likelihood.concave:
+            return super().leave_groups_out(given, groups)
+        seen, (_, best, at) = self.design(given), self._of(given)
+        least = 0.0 if likelihood.normal else LEAST_SITE / pt.maximum(at.known, LEAST_VARIANCE)
+        W = pt.maximum(at.W, least)
+        moved = seen.F - pt.matmul(seen.E[:, None], best.gain[seen.codes])[:, 0]
+        own = pt.matmul(seen.E[:, None], best.factor[seen.codes])[:, 0]
+        H = solve_root(best.root, moved.T) * W
+        precision = Precision(W, H, -1, own * W[:, None], seen.codes)
+        if likelihood.normal:
+            return groups_of_normal(
+                given, *groups_left_out(precision, at.slope, groups, seen.unseen)
+            )
+        sites = sites_at_mode(at.mean, at.slope, W, at.logp + 0.5 * W * at.known)
+        return groups_of_sites(given, groups, precision, at.slope, *sites, seen.D + seen.unseen)
+
+
+class SampledByGroup(SampledCoefficients):
+    """Coefficients that rows share and those of groups, which were sampled."""
+
+    def coefficients(self, seen):
+        return seen.F.shape[1] + (seen.codes.max() + 1) * seen.E.shape[1]
+
+    def smooth_values(self, seen, white):
+        M, shape = seen.F.shape[1], (-1, seen.E.shape[1], *tuple(white.shape)[1:])
+        return pt.dot(seen.F, white[:M]) + of_each_row(seen.E, white[M:].reshape(shape)[seen.codes])
+
+    def condition(self, given):
+        seen, white = ThroughCoefficients.design(self, given), given.theta[WHITENED]
+        M, K, G = seen.F.shape[1], seen.E.shape[1], seen.codes.max() + 1
+        return Found(white, pt.zeros((M, 1)), pt.zeros((G, K, K)), pt.zeros((G, K, M)))
+
+    def posterior(self, given, found, label=None):
+        alpha = found.alpha if label is None else found.alpha[:, label]
+        seen = self.design(given, label)
+        return LowRankByGroup(seen, alpha, None, found.root, True, found.factor, found.gain)

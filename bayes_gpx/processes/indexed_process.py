@@ -1,0 +1,133 @@
+"""Processes of rows with codes, of groups or of outputs: sums of parts that codes share or not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from operator import add, mul
+from typing import Any
+
+import pytensor.tensor as pt
+
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.processes.base import KernelProcess, by_pairs
+from bayes_gpx.processes.operators import AtPoints, Derivative, Value
+
+
+@dataclass(frozen=True)
+class Same:
+    """A separate function for each code, independent of those of other codes."""
+
+    column: int = -1  # among the columns of codes, counted from the last
+
+    def pairs(self, ours: Tensor, theirs: Tensor) -> Tensor:
+        """1 where rows have one code, else 0, (m, n)."""
+        return pt.eq(ours[:, None], theirs[None]).astype("float64")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """One function, with a loading for each code."""
+
+    loadings: Tensor
+    column: int = -1
+
+    def at(self, codes: Tensor) -> Tensor:
+        """Loadings of rows, (m,)."""
+        return self.loadings[codes.astype("int64")]
+
+    def pairs(self, ours: Tensor, theirs: Tensor) -> Tensor:
+        """Products of loadings, (m, n)."""
+        return self.at(ours)[:, None] * self.at(theirs)
+
+
+@dataclass(frozen=True)
+class Part:
+    """An independent summand of a process, and how codes share it: by all of the indices."""
+
+    process: Any  # a KernelProcess, or a BasisProcess
+    indices: tuple[Same | Loaded, ...] = ()
+
+    @property
+    def separate(self) -> bool:
+        """Whether groups have separate functions."""
+        return any(isinstance(index, Same) for index in self.indices)
+
+    def pairs(self, L: AtPoints, M: AtPoints) -> Tensor | None:
+        """What multiplies covariances of rows of L and M, (m, n); None for 1."""
+        return _product([i.pairs(L.x[:, i.column], M.x[:, i.column]) for i in self.indices])
+
+    def loadings(self, L: AtPoints) -> Tensor | None:
+        """Loadings of L's rows, (m,); None for 1."""
+        return _product([i.at(L.x[:, i.column]) for i in self.indices if isinstance(i, Loaded)])
+
+
+def _product(factors: list[Tensor]) -> Tensor | None:
+    return reduce(mul, factors) if factors else None
+
+
+@dataclass(frozen=True)
+class IndexedProcess(KernelProcess):
+    """A sum of independent parts, with ``Cov(f_i(x), f_j(x')) = sum_s B_s[i, j] k_s(x, x')``."""
+
+    # B_s is 1 for what all groups share, the identity for separate levels or weights of groups, and
+    # m m' for the loadings m of outputs (the linear model of coregionalization). Operators take
+    # `in_groups`: points with codes as last columns, which are fixed while x varies, so derivatives
+    # and attributions have components for the other columns only.
+
+    parts: Sequence[Part]
+    columns: int = 1  # of codes
+
+    def bare(self, L: Any) -> Any:
+        """The operator at its points without their codes."""
+        return replace(L, X=L.x[:, : -self.columns])
+
+    def _covariance(self, L: AtPoints, M: AtPoints) -> Tensor:
+        ours, theirs = self.bare(L), self.bare(M)
+        if L.X is M.X:  # processes tell by this that samples are the same
+            theirs = replace(theirs, X=ours.X)
+        each = []
+        for part in self.parts:
+            K, factor = part.process.covariance(ours, theirs), part.pairs(L, M)
+            each.append(K if factor is None else by_pairs(K, factor))
+        return reduce(add, each)
+
+    def _of_parts(self, L: AtPoints, of_part: Callable[[Any, Any], Tensor]) -> Tensor:
+        """Sum over the parts of a function of L (m, ...), times squared loadings."""
+        bare, each = self.bare(L), []
+        for part in self.parts:
+            own, loadings = of_part(part.process, bare), part.loadings(L)
+            each.append(own if loadings is None else by_rows(own, pt.sqr(loadings)))
+        return reduce(add, each)
+
+    def _variance(self, L: AtPoints) -> Tensor:
+        m = L.x.shape[0]
+        by_points = self._of_parts(L, lambda part, x: part.variance(x).reshape((m, -1)))
+        return by_points.reshape((-1,))
+
+    def _block(self, L: AtPoints) -> Tensor:
+        return self._of_parts(L, lambda part, bare: part.block(bare))
+
+    def cross(self, L: Derivative) -> Tensor:  # noqa: D102
+        return self._of_parts(L, lambda part, bare: part.cross(bare))
+
+    def _summed(self, L: Derivative, M: Value, weights: Tensor) -> Tensor:
+        ours, theirs, each = self.bare(L), self.bare(M), []
+        for part in self.parts:
+            factor = part.pairs(L, M)
+            own = weights if factor is None else weights * factor
+            each.append(part.process.summed(ours, theirs, own))
+        return reduce(add, each)
+
+
+def by_rows(values: Tensor, factors: Tensor) -> Tensor:
+    """Values (m, ...) times a factor of each row."""
+    return values * factors.reshape((-1, *[1] * (values.ndim - 1)))
+
+
+def in_groups(X: TensorLike, codes: TensorLike) -> Tensor:
+    """Points (m, d) with the codes of their rows, (m,) or (m, k), as last columns."""
+    columns = pt.as_tensor_variable(codes).astype("float64")
+    columns = columns[:, None] if columns.ndim == 1 else columns
+    return pt.concatenate([pt.as_tensor_variable(X), columns], axis=1)

@@ -1,0 +1,166 @@
+"""Groups with approximations and on the response scale: exact models, limits, random functions."""
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytensor
+import pytest
+import xarray as xr
+
+import bayes_gpx as bx
+
+RNG = np.random.default_rng(46)
+X = pd.DataFrame(RNG.normal(size=(24, 2)), columns=["age", "dose"])
+G = np.array(list("aabbccddaabbccddabcdabcd"))
+F = np.sin(X["age"]) * X["dose"] + (G == "a") - (G == "c")
+X_NEW, G_NEW = X.iloc[:5] + 0.1, np.array(["a", "c", "new", "other", "new"])
+THETA = {"lengthscale": [0.9, 1.4], "amplitude": 1.3, "group_amplitude": 0.7}
+GP = THETA | {"sigma": 0.3}
+GPX = GP | {"sigma_w": 0.25}
+RESPONSES = {
+    "normal": F + 0.1 * RNG.normal(size=24),
+    "bernoulli": (F > 0).astype(int),
+    "poisson": RNG.poisson(np.exp(0.5 * F)),
+    "student_t": F + 0.1 * RNG.normal(size=24),
+    "categorical": np.digitize(F, [-0.5, 0.5]),
+}
+NOISE = {"normal": {"sigma": 0.3}, "student_t": {"sigma": 0.3, "nu": 5.0}}
+QUIET = {"progressbar": False, "keep": "summary"}
+EVERY = bx.Inducing(X.to_numpy())
+APPROXIMATIONS = {"inducing": bx.Inducing(6), "sines": bx.HSGP(4), "waves": bx.RandomFeatures(20)}
+
+
+DRAWN = "y_", "rate_", "probability_", "response_"
+"""Of what moments are those of draws, where noise is not normal."""
+
+
+def close(found, expected, rtol=1e-6):
+    """Equal moments, but for those of draws."""
+    moments = [name for name in expected.data_vars if name.endswith(("_mean", "_sd", "elpd"))]
+    names = [name for name in moments if not name.startswith(DRAWN)]
+    assert names
+    for name in names:
+        largest = float(abs(expected[name]).max())
+        np.testing.assert_allclose(found[name], expected[name], atol=rtol * largest, rtol=0)
+
+
+@pytest.fixture(scope="module", params=["GP", "GPX"])
+def pair(request):
+    """An exact model with groups, and one with an inducing point at each row; hyperparameters."""
+    kind, theta, options = bx.GP, GP, {}
+    if request.param == "GPX":
+        kind, theta, options = bx.GPX, GPX, {"intercept": True}
+    y = RESPONSES["normal"]
+    every = kind(X, y, groups=G, approximation=EVERY, **options)
+    return kind(X, y, groups=G, **options), every, theta
+
+
+def test_inducing_points_at_all_rows_are_exact(pair):
+    exact, every, theta = pair
+    new = {"groups_new": G_NEW, **QUIET}
+    for verb in (bx.predictions, bx.derivatives, bx.attributions):
+        close(verb(every, theta, X_NEW, **new), verb(exact, theta, X_NEW, **new))
+    close(bx.predictions(every, theta, **QUIET), bx.predictions(exact, theta, **QUIET))
+    if isinstance(exact, bx.GPX):
+        close(bx.weights(every, theta, X_NEW, **new), bx.weights(exact, theta, X_NEW, **new))
+        close(bx.contributions(every, theta, **QUIET), bx.contributions(exact, theta, **QUIET))
+
+
+def test_contrasts_of_rows_in_several_groups_are_exact(pair):
+    """Averages over rows, and joint draws, need covariances across groups."""
+    exact, every, theta = pair
+    rows = {"groups_new": G_NEW, "by": np.array(list("uvuvu")), "covariance": True, **QUIET}
+    verb, of, name = bx.predictions, {}, "f"
+    if isinstance(exact, bx.GPX):
+        verb, of, name = bx.weights, {"smooth": True}, "weight"
+    of_exact, of_every = (verb(m, theta, X_NEW, **of, **rows) for m in (exact, every))
+    close(of_every, of_exact)
+    between = [found[f"{name}_cov"].values for found in (of_every, of_exact)]
+    np.testing.assert_allclose(*between, atol=1e-6 * abs(between[1]).max())
+
+
+def test_densities_and_rows_left_out_are_exact(pair):
+    exact, every, theta = pair
+    of_exact, of_every = (bx.log_likelihood(m, theta, progressbar=False) for m in (exact, every))
+    name = "log_marginal_likelihood"
+    np.testing.assert_allclose(of_every[name], of_exact[name], rtol=1e-6)
+    others = np.array(list("pqrstu"))[np.arange(24) // 4]
+    for groups in (None, G, others):
+        left = (bx.loo_predictions(m, theta, groups=groups, progressbar=False) for m in pair[:2])
+        of_exact, of_every = left
+        close(of_every, of_exact)
+        if groups is not None:
+            np.testing.assert_allclose(of_every["elpd_group"], of_exact["elpd_group"], rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", APPROXIMATIONS)
+@pytest.mark.parametrize("likelihood", RESPONSES)
+def test_without_amplitude_there_are_no_groups(name, likelihood):
+    """The approximation without groups has code of its own for each likelihood."""
+    options = {"likelihood": likelihood, "approximation": APPROXIMATIONS[name]}
+    model = bx.GP(X, RESPONSES[likelihood], groups=G, **options)
+    without = bx.GP(X, RESPONSES[likelihood], **options)
+    plain = {k: v for k, v in THETA.items() if k != "group_amplitude"} | NOISE.get(likelihood, {})
+    theta = plain | {"group_amplitude": 0.0}
+    new = {"groups_new": G_NEW, **QUIET}
+    close(
+        bx.predictions(model, theta, X_NEW, **new), bx.predictions(without, plain, X_NEW, **QUIET)
+    )
+    left = (bx.loo_predictions(*m, progressbar=False) for m in ((model, theta), (without, plain)))
+    close(*left)
+
+
+@pytest.mark.parametrize("approximation", [None, *APPROXIMATIONS.values()])
+@pytest.mark.parametrize("kind", ["GP", "GPX"])
+def test_random_functions_of_groups_have_the_moments_of_the_posterior(kind, approximation):
+    """Also those of new groups, whose rows share one function."""
+    family, theta = (bx.GP, GP) if kind == "GP" else (bx.GPX, GPX | {"sigma_w": 0.0})
+    options = {} if kind == "GP" else {"intercept": True, "priors": {"sigma_w": 0.0}}
+    model = family(X, RESPONSES["normal"], groups=G, approximation=approximation, **options)
+    new = {"groups_new": G_NEW}
+    draws = 4000
+    functions = bx.sample_functions(model, theta, draws=draws, seed=1, progressbar=False)
+    f = functions.predictions(X_NEW, **new)["f"].values.reshape((draws, -1))
+    expected = bx.predictions(model, theta, X_NEW, **new, **QUIET)
+    joint = bx.predictions(model, theta, X_NEW, **new, progressbar=False, joint=True, draws=draws)
+    mean, sd = expected["f_mean"].values, expected["f_sd"].values
+    np.testing.assert_allclose(f.mean(axis=0), mean, atol=5 * sd.max() / np.sqrt(draws))
+    np.testing.assert_allclose(f.std(axis=0), sd, rtol=0.06)
+    between = np.cov(joint["f"].values.reshape((draws, -1)).T)
+    np.testing.assert_allclose(np.cov(f.T), between, atol=0.12 * between.max())
+
+
+@pytest.mark.parametrize("approximation", [None, bx.HSGP(4)])
+def test_comparisons_of_probabilities_are_differences_of_predictions(approximation):
+    """By random functions, in the group of each row; the probabilities are exact by quadrature."""
+    options = {"likelihood": "bernoulli", "approximation": approximation}
+    model, draws = bx.GP(X, RESPONSES["bernoulli"], groups=G, **options), 4000
+    new = {"groups_new": G_NEW, **QUIET}
+    options = {"variables": {"age": (-0.5, 0.5)}, "draws": draws, "seed": 1, **new}
+    found = bx.comparisons(model, THETA, X_NEW, **options)
+    ends = []
+    for value in (-0.5, 0.5):
+        moved = bx.predictions(model, THETA, X_NEW.assign(age=value), **new)
+        ends.append(moved["probability_mean"].values)
+    error = found["comparison_sd"].values.max() / np.sqrt(draws)
+    np.testing.assert_allclose(found["comparison_mean"][:, 0], ends[1] - ends[0], atol=5 * error)
+
+
+@pytest.mark.parametrize("kind", ["GP", "GPX"])
+def test_coefficients_of_groups_that_were_sampled_are_known(kind):
+    """Given them, f at the rows is that of the PyMC model, and a new group has its prior level."""
+    family, own = (bx.GP, {}) if kind == "GP" else (bx.GPX, {"priors": {"sigma_w": 0.0}})
+    options = {"likelihood": "poisson", "approximation": bx.HSGP(3), "groups": G}
+    model = family(X, RESPONSES["poisson"], **options, **own)
+    prior = pm.sample_prior_predictive(1, model=model.pymc, random_seed=1)
+    given = xr.DataTree.from_dict({"posterior": prior["prior"].to_dataset()})
+    found = bx.predictions(model, given, **QUIET)
+    free, y = model.pymc.free_RVs, model.pymc["y"]
+    rate = pytensor.function(free, y.owner.op.dist_params(y.owner)[0], on_unused_input="ignore")
+    values = rate(*(given["posterior"][rv.name].values[0, 0] for rv in free))
+    np.testing.assert_allclose(found["f_mean"], np.log(values), rtol=1e-10, atol=1e-10)
+    assert float(found["f_sd"].max()) < 1e-9
+    new = bx.predictions(model, given, X, groups_new=["new"] * 24, **QUIET)
+    if kind == "GP":
+        level = given["posterior"]["group_amplitude"].item()
+        np.testing.assert_allclose(new["f_sd"], level, rtol=1e-10)
