@@ -10,6 +10,7 @@ import xarray as xr
 from scipy.special import ndtr
 
 from bayes_gpx.draws.each_draw import at_training_rows
+from bayes_gpx.processes.indexed_process import of_no_group
 from bayes_gpx.system.warning import warn
 
 if TYPE_CHECKING:
@@ -39,13 +40,14 @@ class _Moments:
 
     def __call__(self, draw: OneDraw) -> list:
         given, constraints = draw.given, cast("Constraints", draw.given.constraints)
-        operator = constraints.operator
+        operator = given.constrained
         known = self.collapsed.around(given, None)(operator)
         posterior = draw.strategy.posterior(given, draw.strategy.condition(given))
-        rows = constraints.everywhere(given.X, given.Z).values()
+        rows = constraints.everywhere(given.bare_X, given.Z).values()
         # Given the data alone, given the constraints too, and for each constraint in bounds at all
         # training rows.
-        found = [known, *map(posterior, [operator, *rows])]
+        found = [known, posterior(operator)]
+        found += [posterior(of_no_group(given.process, row)) for row in rows]
         moments = [moment for q in found for moment in (q.mean, q.variance)]
         return [given.process.variance(operator), *moments]
 

@@ -199,7 +199,7 @@ class _AtConstraints:
 
     def __call__(self, draw: OneDraw) -> list:
         constraints = cast("Constraints", draw.given.constraints)
-        operator = constraints.operator
+        operator = draw.given.constrained
         (values,) = Evaluate(self.waves, (lambda asked: operator,))(draw)
         return [constraints.log_probability(values)]
 

@@ -12,6 +12,7 @@ from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.numerics.truncated_normal import truncated_normal
 from bayes_gpx.posteriors.base import CONSTRAINED
 from bayes_gpx.posteriors.strategies.with_constraints import WithConstraints
+from bayes_gpx.processes.indexed_process import of_no_group
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.protocols import ModelLike
@@ -27,7 +28,8 @@ def _untruncated(draw: OneDraw) -> list:
     constraints = cast("Constraints", draw.given.constraints)
     bounded = cast("Constraints", constraints.bounded)
     strategy = cast("WithConstraints", draw.strategy)
-    q = strategy.around(draw.given, constraints.values)(bounded.operator)
+    operator = of_no_group(draw.given.process, bounded.operator)
+    q = strategy.around(draw.given, constraints.values)(operator)
     own = pt.arange(len(bounded.statements))
     return [q.mean, q.cov[own, own].inc(bounded.sd**2)]
 

@@ -15,7 +15,6 @@ import numpy as np
 
 from bayes_gpx.aliases import Table
 from bayes_gpx.posteriors.constraints import Constraints, Statement
-from bayes_gpx.processes.approximations import Inducing
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
@@ -262,8 +261,6 @@ def _refuse_model(training: TrainingData, specification: Specification) -> None:
     """Raise for models that do not support constraints."""
     if training.streamed:
         raise ValueError("constraints were given with out-of-core data. Pass X as one table.")
-    if training.groups is not None:
-        raise ValueError("constraints were given together with groups. Pass one of them.")
     if training.outputs is not None:
         raise ValueError(
             "constraints were given together with a table of outputs. Pass one of them."
@@ -275,10 +272,10 @@ def _refuse_model(training: TrainingData, specification: Specification) -> None:
             "likelihood of one latent value for each row, with a log density that is concave in "
             "it, such as 'normal', 'bernoulli', 'poisson' or 'negative_binomial'."
         )
-    if isinstance(approximation, Inducing):
+    if approximation is not None and training.groups is not None:
         raise ValueError(
-            f"constraints were given with approximation={approximation!r}. Leave it out, or with "
-            "normal noise use bx.HSGP or bx.RandomFeatures."
+            f"constraints were given with groups and approximation={approximation!r}. Leave one of "
+            "the three out."
         )
     if approximation is not None and not specification.normal:
         raise ValueError(

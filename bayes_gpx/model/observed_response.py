@@ -152,7 +152,7 @@ def _normal(C: Tensor, size: Any) -> Tensor:  # noqa: N803
 
 
 def _basis_with_constraints(
-    F: Tensor, D: Tensor, G: Tensor, V: Tensor, low: Tensor, high: Tensor, size: Any
+    F: Tensor, D: Tensor, _: Tensor, G: Tensor, V: Tensor, low: Tensor, high: Tensor, size: Any
 ) -> Tensor:  # noqa: N803
     """Y (..., n) on the model's scale given constraints, from both designs and variances."""
     design = pt.concatenate([F, G])

@@ -15,7 +15,7 @@ from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikel
 from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.base import Process
-from bayes_gpx.processes.indexed_process import in_groups
+from bayes_gpx.processes.indexed_process import IndexedProcess, in_groups, of_no_group
 from bayes_gpx.processes.operators import Operator, evaluate, stack
 
 WHITENED = "white"
@@ -99,8 +99,19 @@ class Conditioning:
         """The smooth part of `known`."""
         return self._with_constraints(self.smooth)
 
+    @cached_property
+    def constrained(self) -> Operator:
+        """The constrained operators: with groups, of the function that all of them share."""
+        return of_no_group(self.process, cast(Constraints, self.constraints).operator)
+
     def _with_constraints(self, observed):
-        return observed if self.constraints is None else stack(observed, self.constraints.operator)
+        return observed if self.constraints is None else stack(observed, self.constrained)
+
+    @property
+    def bare_X(self) -> Any:  # noqa: N802
+        """X without codes."""
+        process = self.process
+        return process.bare(self.observed).X if isinstance(process, IndexedProcess) else self.X
 
     @property
     def labels(self) -> Sequence[int | None]:

@@ -12,18 +12,25 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.processes.base import KernelProcess, by_pairs
-from bayes_gpx.processes.operators import AtPoints, Derivative, Value
+from bayes_gpx.processes.operators import AtPoints, Composite, Derivative, Value
+
+NO_GROUP = -1.0
+"""Code of what all groups share alone, which constraints are about."""
 
 
 @dataclass(frozen=True)
 class Same:
-    """A separate function for each code, independent of those of other codes."""
+    """A separate function for each code, independent of those of other codes; 0 for `NO_GROUP`."""
 
     column: int = -1  # among the columns of codes, counted from the last
 
+    def at(self, codes: Tensor) -> Tensor:
+        """1 where rows are in a group, else 0, (m,)."""
+        return pt.neq(codes, NO_GROUP).astype("float64")
+
     def pairs(self, ours: Tensor, theirs: Tensor) -> Tensor:
-        """1 where rows have one code, else 0, (m, n)."""
-        return pt.eq(ours[:, None], theirs[None]).astype("float64")
+        """1 where rows are in one group, else 0, (m, n)."""
+        return pt.eq(ours[:, None], theirs[None]) * self.at(ours)[:, None]
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class Part:
 
     def loadings(self, L: AtPoints) -> Tensor | None:
         """Loadings of L's rows, (m,); None for 1."""
-        return _product([i.at(L.x[:, i.column]) for i in self.indices if isinstance(i, Loaded)])
+        return _product([i.at(L.x[:, i.column]) for i in self.indices])
 
 
 def _product(factors: list[Tensor]) -> Tensor | None:
@@ -119,6 +126,15 @@ class IndexedProcess(KernelProcess):
             own = weights if factor is None else weights * factor
             each.append(part.process.summed(ours, theirs, own))
         return reduce(add, each)
+
+
+def of_no_group(process: Any, L: Any) -> Any:
+    """The operator of what all groups share, at points without codes; for any process."""
+    if not isinstance(process, IndexedProcess):
+        return L
+    if isinstance(L, Composite):
+        return replace(L, parts=tuple(of_no_group(process, part) for part in L.parts))
+    return replace(L, X=in_groups(L.x, pt.full((L.x.shape[0], process.columns), NO_GROUP)))
 
 
 def by_rows(values: Tensor, factors: Tensor) -> Tensor:

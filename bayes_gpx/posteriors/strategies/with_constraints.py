@@ -146,21 +146,26 @@ class BasisWithConstraints(ThroughCoefficients, WithConstraints):
         return self.plain().design(given)
 
     def parts(self, given, ridge=0.0):
-        seen = self.design(given)
-        constraints = seen.design(given.constraints.operator), pt.constant(given.constraints.sd**2)
-        return [seen.F, seen.D + ridge, *constraints, *self._bounds(given)]
+        seen, constrained = self.design(given), given.constrained
+        G, V = seen.design(constrained), pt.constant(given.constraints.sd**2)
+        if seen.rest:  # what inducing values leave of a constrained quantity is like noise
+            left = given.process.variance(constrained) - pt.sqr(G).sum(axis=1)
+            V = V + pt.maximum(left, 0.0)
+        penalty = 0.5 * (seen.unseen / seen.D).sum()
+        return [seen.F, seen.D + ridge, penalty, G, V, *self._bounds(given)]
 
     def signature(self, likelihood):
-        return "(n,m),(n),(k,m),(k),(k),(k)"
+        return "(n,m),(n),(),(k,m),(k),(k),(k)"
 
-    def constraint_covariance(self, F, D, G, V, low, high):  # noqa: N803
+    def constraint_covariance(self, F, D, penalty, G, V, low, high):  # noqa: N803
         return pt.dot(G, G.T) + pt.diag(V)
 
     def _joint_logp(self, likelihood, y, *parts):
         y, F, D, log_factor = self._seen(y, *parts)
-        return pt.switch(pt.isinf(log_factor), -np.inf, low_rank_logp(y, F, D) + log_factor)
+        evidence = low_rank_logp(y, F, D) + log_factor - parts[2]
+        return pt.switch(pt.isinf(log_factor), -np.inf, evidence)
 
-    def _seen(self, y, F, D, G, V, low, high):  # noqa: N803
+    def _seen(self, y, F, D, penalty, G, V, low, high):  # noqa: N803
         """All that is observed, constraints as sites; how it depends on coefficients; log factors.
 
         The rows are F (n, M), with noise of variance D (n,), the constraints G (k, M), with V (k,).
@@ -184,8 +189,9 @@ class BasisWithConstraints(ThroughCoefficients, WithConstraints):
         parts = self.parts(given)
         y, F, D, log_factor = self._seen(given.y, *parts)
         joint, mean, variance = low_rank_leave_one_out(y, F, D)
-        evidence, n = joint + log_factor - self.log_constraint(*parts), given.y.shape[0]
-        return with_normal_noise(given, evidence, mean[:n], variance[:n])
+        evidence, n = joint + log_factor - self.log_constraint(*parts) - parts[2], given.y.shape[0]
+        unseen = self.design(given).unseen
+        return with_normal_noise(given, evidence, mean[:n], variance[:n] + unseen)
 
     def leave_groups_out(self, given, groups):
         return groups_through_coefficients(given, self.design(given), self.condition(given), groups)

@@ -1,0 +1,114 @@
+"""Constraints beside groups and beside inducing points: dense formulas, limits, exact models."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+import oracle
+from bayes_gpx.model.constraints import Increasing, Slope, Value
+
+RNG = np.random.default_rng(3)
+X = pd.DataFrame({"dose": RNG.uniform(-1, 1, 12), "age": RNG.normal(size=12)})
+G = np.array(list("aabbccaabbcc"))
+Y = 0.8 * X["dose"] - 0.3 * X["age"] + (G == "a") - (G == "b") + RNG.normal(0, 0.3, 12)
+X_NEW, G_NEW = X.iloc[:4] + 0.3, np.array(["a", "b", "new", "c"])
+LENGTHS, AMPLITUDE, LEVEL, SIGMA = np.array([0.9, 1.4]), 1.1, 0.6, 0.3
+PLAIN = {"lengthscale": LENGTHS, "amplitude": AMPLITUDE, "sigma": SIGMA}
+THETA = PLAIN | {"group_amplitude": LEVEL}
+QUIET = {"progressbar": False, "keep": "summary"}
+
+
+def k(left, right):
+    return AMPLITUDE**2 * oracle.expquad(np.asarray(left), np.asarray(right), LENGTHS)
+
+
+def test_what_is_stated_of_groups_is_about_the_function_that_they_share():
+    """A stated slope is one more normal observation, of a function without any level."""
+    at, sd = X[:1] + 0.1, 0.05
+    known = [Slope("dose", mean=2.0, sd=sd, at=at), Value(at, 0.5, 0.1)]
+    model = bx.GP(X, Y, groups=G, scale=False, constraints=known)
+    step, rows = 1e-4, X.to_numpy()
+    ends = [at.to_numpy() + np.array([[s * step, 0.0]]) for s in (1.0, -1.0)]
+    points = np.concatenate([rows, *ends, at.to_numpy()])
+    observed = np.zeros((14, len(points)))  # y, the slope as a difference, and the value
+    observed[:12, :12], observed[13, 14] = np.eye(12), 1.0
+    observed[12, 12:14] = np.array([0.5, -0.5]) / step
+    same = np.pad((G[:, None] == G).astype(float), (0, 2))
+    C = observed @ k(points, points) @ observed.T + LEVEL**2 * same
+    C += np.diag([*[SIGMA**2] * 12, sd**2, 0.1**2])
+    cross = k(X_NEW, points) @ observed.T
+    cross[:, :12] += LEVEL**2 * (G_NEW[:, None] == G)
+    expected = cross @ np.linalg.solve(C, [*Y, 2.0, 0.5])
+    variance = AMPLITUDE**2 + LEVEL**2 - (cross * np.linalg.solve(C, cross.T).T).sum(axis=1)
+    found = bx.predictions(model, THETA, X_NEW, groups_new=G_NEW, **QUIET)
+    assert_allclose(found["f_mean"], expected, rtol=1e-5, atol=1e-6)
+    assert_allclose(found["f_sd"], np.sqrt(variance), rtol=1e-5)
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "bernoulli"])
+def test_bounds_beside_groups_without_amplitude(likelihood):
+    y, known = (Y if likelihood == "normal" else (Y > 0).astype(int)), [Increasing("dose", at=3)]
+    options = {"likelihood": likelihood, "constraints": known, "scale": False}
+    plain = {n: v for n, v in PLAIN.items() if likelihood == "normal" or n != "sigma"}
+    model, without = bx.GP(X, y, groups=G, **options), bx.GP(X, y, **options)
+    theta = plain | {"group_amplitude": 0.0}
+    found = bx.predictions(model, theta, X_NEW, groups_new=G_NEW, **QUIET)
+    expected = bx.predictions(without, plain, X_NEW, **QUIET)
+    for name in ("f_mean", "f_sd"):
+        assert_allclose(found[name], expected[name], rtol=1e-7, atol=1e-9)
+    rising = bx.derivatives(
+        model, plain | {"group_amplitude": LEVEL}, X_NEW, groups_new=G_NEW, on="latent", **QUIET
+    )
+    free = bx.GP(X, y, groups=G, likelihood=likelihood, scale=False)
+    others = bx.derivatives(
+        free, plain | {"group_amplitude": LEVEL}, X_NEW, groups_new=G_NEW, on="latent", **QUIET
+    )
+    slopes = [of["derivative_mean"].sel(feature="dose").values for of in (rising, others)]
+    assert slopes[0].min() > slopes[1].min()
+
+
+def test_a_constraint_of_huge_sd_is_none():
+    known = [Slope("dose", mean=2.0, sd=1e6, at=X[:2])]
+    model = bx.GP(X, Y, groups=G, scale=False, constraints=known)
+    found = bx.predictions(model, THETA, X_NEW, groups_new=G_NEW, **QUIET)
+    expected = bx.predictions(
+        bx.GP(X, Y, groups=G, scale=False), THETA, X_NEW, groups_new=G_NEW, **QUIET
+    )
+    for name in ("f_mean", "f_sd"):
+        assert_allclose(found[name], expected[name], rtol=1e-7)
+
+
+@pytest.mark.parametrize("kind", ["GP", "GPX"])
+def test_inducing_points_at_rows_and_constraints_are_exact(kind):
+    """Values that constraints are about have an inducing point each, and slopes have two near."""
+    family, theta = (bx.GP, PLAIN) if kind == "GP" else (bx.GPX, PLAIN | {"sigma_w": 0.2})
+    at = X[:2] + 0.15
+    values = [Value(at, [0.5, 0.1], 0.1)]
+    ends = pd.concat([at + [step, 0.0] for step in (-0.01, 0.01)])
+    for known, points, close in (
+        (values, [X, at], 1e-6),
+        ([*values, Slope("dose", low=0.0, at=at)], [X, at, ends], 2e-3),
+    ):
+        if kind == "GPX" and len(known) > 1:
+            continue
+        inducing = bx.Inducing(pd.concat(points).to_numpy())
+        options = {"constraints": known, "scale": False}
+        model = family(X, Y, approximation=inducing, **options)
+        exact = family(X, Y, **options)
+        found, expected = (bx.predictions(m, theta, X_NEW, **QUIET) for m in (model, exact))
+        for name in ("f_mean", "f_sd"):
+            assert_allclose(found[name], expected[name], rtol=0, atol=close)
+        densities = [
+            bx.log_likelihood(m, theta, progressbar=False)["log_marginal_likelihood"].item()
+            for m in (model, exact)
+        ]
+        assert_allclose(*densities, atol=10 * close)
+        left = [bx.loo_predictions(m, theta, progressbar=False) for m in (model, exact)]
+        assert_allclose(left[0]["elpd"], left[1]["elpd"], atol=10 * close)
+
+
+def test_three_at_once_are_refused():
+    with pytest.raises(ValueError, match="Leave one of the three out"):
+        bx.GP(X, Y, groups=G, constraints=[Increasing("dose")], approximation=bx.Inducing(3))
