@@ -163,7 +163,7 @@ def read_response(
         raise ValueError(
             f"{name} has shape {values.shape}, but must have one dimension, with one value for "
             "each row of X. For a single column use .ravel(), or pick one column; tables of "
-            "several outputs are for bx.GP with likelihood='normal', not for bx.GPX."
+            "several outputs are for likelihood='normal'."
         )
     if len(values) != len(frame):
         raise ValueError(

@@ -106,10 +106,20 @@ class TrainingData:
 
     def codes_at(self, m: int, groups: Groups | None) -> np.ndarray | None:
         """Codes of the groups of m rows, or of the output to explain; or None."""
+        codes = None if groups is None else groups.codes
         if self.outputs is None:
-            return None if groups is None else groups.codes
+            return codes
         self.refuse_all_outputs()
-        return np.full(m, self.outputs.asked)
+        output = np.full(m, self.outputs.asked)
+        return output if codes is None else np.column_stack([codes, output])
+
+    def positions(self, rows: np.ndarray) -> np.ndarray:
+        """Where the responses of some rows are among all, (m,); negative for a gap in an output."""
+        if self.outputs is None or self.outputs.asked is None:
+            return rows
+        places = np.cumsum(self.outputs.observed.ravel()).reshape(self.outputs.observed.shape) - 1
+        asked = self.outputs.asked
+        return np.where(self.outputs.observed[rows, asked], places[rows, asked], -1 - rows)
 
     def refuse_all_outputs(self) -> None:
         """Raise where there are several outputs, and none of them is asked for."""
@@ -198,10 +208,13 @@ class TrainingData:
             scaled["Z"] = cast(Scaling, self.Z_scaling).apply(self.Z.values)
         if self.groups is not None:
             scaled["group"] = self.groups.codes
-        # There is a row for each response, and the groups are the outputs.
+        # There is a row for each response, and the code of its output is the last one.
         if self.outputs is not None:
-            scaled["X"] = scaled["X"][self.outputs.rows]
-            scaled["group"] = self.outputs.codes
+            rows, codes = self.outputs.rows, self.outputs.codes
+            known = {name: scaled[name][rows] for name in ("X", "Z", "group") if name in scaled}
+            if "group" in known:
+                codes = np.column_stack([known["group"], codes])
+            scaled |= known | {"group": codes}
         return scaled
 
     def rows(self, positions: np.ndarray | slice) -> "TrainingData":
@@ -315,7 +328,7 @@ def read_training(
             "features)."
         )
     outputs, labels = None, None
-    if observation.normal and not weighs and len(getattr(y, "shape", np.shape(y))) == 2:
+    if observation.normal and len(getattr(y, "shape", np.shape(y))) == 2:
         known = None if scalings is None else scalings[1]
         outputs = read_outputs(y, frame, scale=scale, scaling=known)
         response = outputs.y

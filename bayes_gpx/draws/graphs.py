@@ -194,6 +194,7 @@ def _one_draw(
         sums,
         specification.constraints,
         known("parts"),
+        specification.noise_of_outputs(theta),
     )
     found = Found(*map(changing.get, Found._fields)) if "alpha" in changing else None
     return OneDraw(structure.strategy, given, found, asked, changing, known("groups"))

@@ -191,6 +191,8 @@ def _differences(model: ModelLike, idata: xr.DataTree) -> Iterator[str]:
     data = training.scaled() | {"y": training.y, "X": training.X.values}
     if training.Z is not None:
         data["Z"] = training.Z.values
+    if training.groups is not None:
+        data["group"] = training.groups.codes
     for group, name in (
         ("observed_data", "y"),
         ("constant_data", "X"),

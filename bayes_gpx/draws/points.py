@@ -112,7 +112,7 @@ def points(
     inputs = {
         "X": model.training.X_scaling.apply(X.values[rows]),
         "Z": None if Z is None else cast("Scaling", model.training.Z_scaling).apply(Z.values[rows]),
-        "positions": rows if X_new is None else None,
+        "positions": model.training.positions(rows) if X_new is None else None,
         "group": None if codes is None else codes[rows],
     }
     return Points(
@@ -146,8 +146,8 @@ def at_other_x(model: ModelLike, where: Points, X: np.ndarray, rows: np.ndarray)
     if not training.tied and where.Z_values is not None:
         held = where.Z_values[rows, : training.p - training.intercept]
     group = where.inputs["group"][rows] if "group" in where.inputs else None
-    if training.groups is not None:
-        groups = group
+    if training.groups is not None and group is not None:
+        groups = group if group.ndim == 1 else group[:, 0]
     return points(model, X, held, groups_new=groups).having(group=group)
 
 

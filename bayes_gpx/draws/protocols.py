@@ -47,6 +47,9 @@ class SpecificationLike(Protocol):
     def size(self, dim: str, training: Any) -> int:
         """How many values a hyperparameter has along a dim."""
 
+    def noise_of_outputs(self, theta: Mapping[str, Any]) -> dict[str, Any]:
+        """Hyperparameters of the noise of several outputs."""
+
     def of_outputs(self, theta: Mapping[str, Any], codes: Any) -> Mapping[str, Any]:
         """Hyperparameters with the noise of the outputs with these codes."""
 

@@ -94,12 +94,15 @@ def add_points(data: TrainingData, rename: Rename, enter: Callable[..., Tensor])
     return x, cast(Scaling, data.Z_scaling).apply(z)
 
 
-def add_cells(x: Tensor, outputs: Outputs, rename: Rename, enter: Callable[..., Tensor]) -> Tensor:
-    """X of each response with the code of its output, from X of each row."""
+def add_cells(
+    x: Tensor, z: Tensor | None, outputs: Outputs, rename: Rename, enter: Callable[..., Tensor]
+) -> tuple[Tensor, Tensor | None]:
+    """X of each response with the code of its output, and Z, from those of each row."""
     cell = rename("cell")
     pm.modelcontext(None).add_coord(cell, outputs.labels)
     rows = enter(rename("cell_row"), outputs.rows, dims=(cell,))
-    return in_groups(x[rows], enter(rename("cell_output"), outputs.codes, dims=(cell,)))
+    codes = enter(rename("cell_output"), outputs.codes, dims=(cell,))
+    return in_groups(x[rows], codes), None if z is None else z[rows]
 
 
 def name_functions(data: TrainingData, correlation: int, rename: Rename) -> None:

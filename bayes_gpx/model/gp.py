@@ -217,13 +217,17 @@ class GPX(Model):
     X : pandas or polars frame, xarray.DataArray or array (n, d); or out-of-core data
         Features that the weights depend on. Out-of-core data, as in `GP`, contain all columns; the
         features are all columns but y, the exposure and the columns of Z.
-    y : series or array (n,); or str
-        The response; for out-of-core data, the name of a column.
+    y : series or array (n,); or a frame or array (n, q); or str
+        The response, or a table of several outputs, as in `GP`; for out-of-core data, the name of a
+        column.
     Z : like X, (n, p), optional; or list of str
         Features that have weights; X itself by default. Each level of a categorical column has its
         own weight. For out-of-core data, names of columns.
     kernel, ard, likelihood, link, approximation, exposure, resolution, priors, scale, name
         As in `GP`; `scale` standardizes Z too.
+    correlation
+        As in `GP`, for a table of outputs: the number of weight functions, for each column of Z,
+        that the outputs share. Each output has weights, and deviations `eps_w`, of its own.
     constraints
         As in `GP`, and `bx.constraints.Weight`.
     groups : series or array (n,), optional
@@ -293,6 +297,7 @@ class GPX(Model):
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
         constraints: Sequence[Constraint] = (),
+        correlation: int = 0,
         name: str = "",
         weight_prior: Literal["shared", "per_feature", "horseshoe"] = "shared",
         intercept: bool = False,
@@ -322,8 +327,11 @@ class GPX(Model):
             resolution=resolution,
             groups=groups,
         )
+        outputs = None if training.outputs is None else len(training.outputs.names)
         known = read_constraints(constraints, training, specification)
-        specification = replace(specification, constraints=known)
+        specification = replace(
+            specification, constraints=known, outputs=outputs, correlation=correlation
+        )
         super().__init__(training, specification, priors=priors, scale=scale, name=name)
 
 

@@ -69,7 +69,7 @@ def latent_values(
     else:
         design = sampled.design(given)
         white[WHITENED] = pm.Normal(name, shape=(sampled.coefficients(design), *given.columns))
-        if design.own_variances is not None:
+        if design.deviates:
             white[OWN_WHITENED] = pm.Normal(f"{prefix}_{OWN_WHITENED}", dims=dims)
     constraints = given.constraints
     if constraints is None:

@@ -207,8 +207,6 @@ class Model:
         """Add data, by `enter` like `pymc.Data`, hyperparameters and what `observe` adds."""
         data, spec = self.training, self.specification
         x, z = add_points(data, self.in_model, enter)
-        if data.outputs is not None:
-            x = add_cells(x, data.outputs, self.in_model, enter)
         if spec.classes is not None or spec.outputs is not None:
             name_functions(data, spec.correlation, self.in_model)
         theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)
@@ -217,6 +215,8 @@ class Model:
         if data.groups is not None:
             group = enter(self.in_model("group"), data.groups.codes, dims=(self.in_model("obs"),))
             x = in_groups(x, group)
+        if data.outputs is not None:
+            x, z = add_cells(x, z, data.outputs, self.in_model, enter)
         inducing = {name: _points_tensor(points) for name, points in self.inducing.items()}
         y: Any = scaled["y"]
         exposure, parts = None, None
@@ -248,6 +248,7 @@ class Model:
             inducing_operator(**inducing),
             constraints=spec.constraints,
             parts=parts,
+            noise=spec.noise_of_outputs(theta),
         )
         if spec.correlation:
             add_covariances(spec, theta, rename=self.in_model)

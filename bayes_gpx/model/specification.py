@@ -151,11 +151,16 @@ class Specification:
     def _refuse_correlation(self, of: str, number: int | None, cure: str) -> None:
         """Raise for settings that correlated functions do not support, and for a wrong rank."""
         what = "y is a table of outputs" if of == "outputs" else "classes correlate"
+        classes = of == "classes"
         for wrong, expected in (
-            (self.approximation is not None, f"approximation=None, since {of} are exact"),
+            (
+                classes and self.approximation is not None,
+                "approximation=None, since correlated classes are exact",
+            ),
             (self.calls_kernel, "a kernel by its name, with a known amplitude"),
-            (self.grouped, "groups=None"),
+            (classes and self.grouped, "groups=None"),
             (self.hierarchical, "representation='collapsed'"),
+            (self.weight_prior == "horseshoe", "weight_prior='shared' or 'per_feature'"),
         ):
             if wrong:
                 raise ValueError(f"{what}. Use {expected}, or fit {cure}.")
@@ -337,42 +342,48 @@ class Specification:
         """The prior process of data with p weighed features, by basis functions given `corners`."""
         # `corners` (2, d) are the least and the largest values of X's columns, or None without
         # basis functions.
-        if self.outputs is not None:
-            return self._of_outputs(theta, d, self.outputs)
-        if self.correlation:
-            parts = [GaussianProcess(product) for product in self._products(theta, d)]
-            return ClassProcess(tuple(parts), self.shared(theta))
-        process: Any = self.process(theta, d, called)
-        if isinstance(process, WeightProcess):
-            process = replace(process, n_features=p)
-        if self.grouped:
-            process = self._in_groups(process, theta, d, p)
-        if corners is None:
-            return process
-        return cast(Process, expanded(process, self.approximation, corners))
+        if self.correlation and self.outputs is None:
+            products = [GaussianProcess(product) for product in self._products(theta, d)]
+            return ClassProcess(tuple(products), self.shared(theta))
+        parts = self._parts(theta, d, called, p)
+        process: Any = parts[0].process
+        if self.codes:
+            process = IndexedProcess(tuple(parts), self.codes)
+        return process if corners is None else expanded(process, self.approximation, corners)
 
-    def _in_groups(
-        self, common: Process, theta: Mapping[str, Any], d: int, p: int
-    ) -> IndexedProcess:
-        """The process with what each group adds to it."""
-        own: Any = self._of_each_group(theta, d, p)
-        if self.approximation is not None and self.family == "GP":
-            own = expanded(own, HSGP(1), pt.zeros((2, d)))  # a level: one constant function
-        return IndexedProcess((Part(common), Part(own, (Same(),))))
+    @property
+    def codes(self) -> int:
+        """How many codes rows have: of their group, and of their output, which is the last."""
+        return self.grouped + (self.outputs is not None)
 
-    def _of_outputs(self, theta: Mapping[str, Any], d: int, outputs: int) -> IndexedProcess:
-        """Prior of several outputs: separate functions and shared functions."""
-        parts, mixing = [], [pt.constant(row) for row in np.eye(outputs)]
-        for o in range(outputs):
+    def _parts(self, theta: Mapping[str, Any], d: int, called: Any, p: int) -> list[Part]:
+        """What the process adds up: the function of all groups, and each group's own; by output."""
+
+        def of_one(own: Mapping[str, Any], *output: Loaded) -> list[Part]:
+            common: Any = self.process(own, d, called)
+            if isinstance(common, WeightProcess):
+                common = replace(common, n_features=p)
+            if not self.grouped:
+                return [Part(common, output)]
+            groups = Same(-self.codes)
+            return [Part(common, output), Part(self._of_each_group(own, d, p), (groups, *output))]
+
+        if self.outputs is None:
+            return of_one(theta)
+        parts = []
+        for o, one in enumerate(np.eye(self.outputs)):
             own = {h.name: theta[h.name][o] for h in self.hyperparameters if h.each == "output"}
-            parts.append(self.process(own, d))
+            parts += of_one(own, Loaded(pt.constant(one)))
         for r in range(self.correlation):
             factor = [h.name for h in self.hyperparameters if h.name.startswith(FACTOR)]
             own = {name.removeprefix(FACTOR): theta[name][r] for name in factor}
-            parts += [GaussianProcess(product) for product in self._products(own, d)]
-            mixing += [theta[h.name][:, r] for h in self.loadings]
-        each = zip(parts, mixing, strict=True)
-        return IndexedProcess(tuple(Part(part, (Loaded(own),)) for part, own in each))
+            products = zip(self._products(own, d), self.loadings, strict=True)
+            for product, loadings in products:
+                process: Any = GaussianProcess(product)
+                if self.family == "GPX":
+                    process = WeightProcess(product, n_features=p)
+                parts.append(Part(process, (Loaded(theta[loadings.name][:, r]),)))
+        return parts
 
     def shared(self, theta: Mapping[str, Any]) -> Tensor:
         """Covariances between classes (S, C, C), for each of the kernel's summands."""
@@ -382,10 +393,16 @@ class Specification:
         )
 
     def of_outputs(self, theta: Mapping[str, Any], codes: Any) -> Mapping[str, Any]:
-        """Hyperparameters with the noise of the outputs with these codes."""
+        """Hyperparameters with the noise of the outputs with these codes, last of several."""
         if self.outputs is None:
             return theta
-        return {**theta, **{n: theta[n][codes] for n in self.observation.hyperparameters}}
+        output = codes[:, -1] if np.ndim(codes) == 2 else codes
+        return {**theta, **{n: theta[n][output] for n in self.observation.hyperparameters}}
+
+    def noise_of_outputs(self, theta: Mapping[str, Any]) -> dict[str, Any]:
+        """Hyperparameters of the noise, with a value for each of several outputs."""
+        names = () if self.outputs is None else self.observation.hyperparameters
+        return {name: theta[name] for name in names}
 
     def size(self, dim: str, training: Any) -> int:
         """How many values a hyperparameter has along a dim."""
@@ -393,13 +410,14 @@ class Specification:
         size = own[dim] if dim in own else training.size(dim)
         return cast(int, size)
 
-    def _of_each_group(
-        self, theta: Mapping[str, Any], d: int, p: int
-    ) -> GaussianProcess | WeightProcess:
+    def _of_each_group(self, theta: Mapping[str, Any], d: int, p: int) -> Any:
         """Prior of each group's level, or of its weights with the same kernels."""
         amplitudes = [theta[a.name] for a in self.group_amplitudes]
         if self.family == "GP":
-            return GaussianProcess(pm.gp.cov.Constant(amplitudes[0] ** 2))
+            level: Any = GaussianProcess(pm.gp.cov.Constant(amplitudes[0] ** 2))
+            if self.approximation is None:
+                return level
+            return expanded(level, HSGP(1), pt.zeros((2, d)))  # one constant function
         return WeightProcess(self._products(theta, d), 0.0, amplitudes, p)
 
     @property

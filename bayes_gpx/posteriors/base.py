@@ -64,6 +64,8 @@ class Conditioning:
     parts : variable or None
         Out-of-core rows: X, y and Z are then symbols of a block of rows. See
         `bayes_gpx.numerics.row_sums.PARTS`.
+    noise : dict of tensors (q,)
+        Hyperparameters of the noise of several outputs; `theta` has those of each row's output.
     """
 
     process: Process
@@ -78,6 +80,12 @@ class Conditioning:
     sums: Sums | None = None
     constraints: Constraints | None = None
     parts: Any = None
+    noise: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> Tensor:
+        """Code of each row's output, (n,)."""
+        return self.X[:, -1].astype("int64")
 
     @cached_property
     def observed(self) -> Operator:

@@ -20,6 +20,7 @@ from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankGaussian
 from bayes_gpx.processes.base import by_pairs
 from bayes_gpx.processes.basis_process import by_observation
+from bayes_gpx.processes.indexed_process import IndexedProcess
 from bayes_gpx.processes.operators import AtPoints, Composite, Operator, Stack, bilinear
 
 
@@ -89,9 +90,12 @@ class GroupGaussian(LowRankGaussian):
         if isinstance(L, Composite):
             return L.assembled([self._of_groups(part, of_rows) for part in L.parts], axis=0)
         at = cast(AtPoints, L)
-        E, codes = by_observation(self.seen.of_groups(at), at), at.x[:, -1].astype("int64")
+        E, codes = by_observation(self.seen.of_groups(at), at), self._group(at)
         found = of_rows(E, pt.minimum(codes, self.given.gain.shape[0]))
         return found.reshape((-1, found.shape[2]))
+
+    def _group(self, L: AtPoints) -> Tensor:
+        return cast(IndexedProcess, self.process).group(L)
 
     def _times(self, name: str) -> Callable[[Tensor, Tensor], Tensor]:
         matrices = self.given.of_any(name)
@@ -186,7 +190,8 @@ class GroupGaussian(LowRankGaussian):
 
         def of_pair(L: Any, M: Any) -> Tensor:
             ours, theirs = (self._of_groups(one, of_rows) for one in (L, M))
-            same = pt.eq(L.x[:, -1][:, None], M.x[:, -1][None])
+            left, right = self._group(L), self._group(M)
+            same = pt.eq(left[:, None], right)
             return by_pairs(pt.dot(ours, theirs.T), same)
 
         return bilinear(of_pair, self.operator, self.operator)

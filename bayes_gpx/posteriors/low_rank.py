@@ -8,7 +8,7 @@ Titsias (2009), collapsed.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import pytensor.tensor as pt
 
@@ -118,12 +118,12 @@ class LowRankDesign:
         return self.process.summed(L, self.inducing, at_inducing.T)
 
     @property
-    def own_variances(self) -> Tensor | None:
-        """Variances of `eps_w`, (1,) or (p,); None where there is no such noise."""
-        return own_variances(self.process)
+    def deviates(self) -> bool:
+        """Whether rows deviate from the smooth part, by `eps_w`."""
+        return own_variances(self.process, self.smooth) is not None
 
     @cached_property
-    def smooth(self) -> Operator:
+    def smooth(self) -> Value:
         """The smooth part at the observations, an operator."""
         return evaluate(self.X, self.Z, smooth=True)
 
@@ -140,15 +140,16 @@ class LowRankDesign:
     @cached_property
     def codes(self) -> Tensor:
         """Groups of the observations, (n,)."""
-        return pt.as_tensor_variable(self.X)[:, -1].astype("int64")
+        return cast(IndexedProcess, self.process).group(self.smooth)
 
     @cached_property
     def D(self) -> Tensor:
         """Variance of y around the smooth part, (n,); not quite 0, to divide by."""
-        noise = pt.full((self.X.shape[0],), pt.as_tensor(self.sigma) ** 2)
-        if self.own_variances is None:
+        noise = pt.zeros(self.X.shape[0]) + pt.as_tensor(self.sigma) ** 2
+        own = own_variances(self.process, self.smooth)
+        if own is None:
             return noise
-        return pt.maximum(noise + (self.Z**2 * self.own_variances).sum(axis=1), LEAST_VARIANCE)
+        return pt.maximum(noise + (self.Z**2 * own).sum(axis=1), LEAST_VARIANCE)
 
     @cached_property
     def unseen(self) -> Tensor:
@@ -260,8 +261,7 @@ class LowRank:
 
     def __call__(self, operator: Operator) -> "LowRankGaussian | AffineGaussian":
         """Posterior of the operator's values."""
-        deviates = self.deviates and self.seen.own_variances is not None
-        if not (deviates and operator.own_noise):
+        if not (self.deviates and self.seen.deviates and operator.own_noise):
             return self._smooth(operator)
         if not isinstance(operator, AtPoints):
             raise ValueError(
@@ -281,13 +281,14 @@ class LowRank:
 
         With S = diag(sigma_w^2), `eps_w` is N(0, S) for new samples. For training samples it is
         normal given y and the smooth weights g, with mean S z (y - z' g) / D and covariance
-        S - S z z' S / D; so is z' w given these, which is what `Value` asks for.
+        S - S z z' S / D; so is z' w given these, which is what `Value` asks for. A negative
+        position is that of a row that was not observed.
         """
         new = isinstance(operator.sample, str) or self.seen.y is None
         asked = replace(operator, smooth=True)
         if isinstance(operator, Contribution):
             asked = Weight(asked.X, sample=asked.sample, smooth=True)
-        smooth, spread = self._smooth(asked), self.seen.own_variances
+        smooth, spread = self._smooth(asked), own_variances(self.seen.process, operator)
         rows = slice(None) if new else operator.sample
         if not isinstance(operator, Weight):
             z = operator.Z
@@ -296,25 +297,25 @@ class LowRank:
         else:
             z = pt.ones((1, n_features(self.seen.process)))
         z = pt.as_tensor_variable(z)
-        spread = spread * pt.ones(z.shape[1])
+        spread = pt.atleast_2d(spread * pt.ones(z.shape[1]))
+        if not new:
+            known = pt.switch(pt.lt(rows, 0), 0.0, 1.0 / self.seen.D[rows])
+            y = self.seen.y[rows]
         if isinstance(operator, Value):
             total = (z**2 * spread).sum(axis=1)
             if new:
                 return AffineGaussian(
                     smooth, pt.ones((z.shape[0], 1, 1)), None, total[:, None, None]
                 )
-            D, y = self.seen.D[rows], self.seen.y[rows]
-            kept = (1.0 - total / D)[:, None, None]
-            return AffineGaussian(
-                smooth, kept, (total * y / D)[:, None], total[:, None, None] * kept
-            )
+            kept = (1.0 - total * known)[:, None, None]
+            shift = (total * y * known)[:, None]
+            return AffineGaussian(smooth, kept, shift, total[:, None, None] * kept)
         identity, reached = pt.eye(z.shape[1])[None], z * spread
-        turn, own, shift = identity, identity * spread, None
+        turn, own, shift = identity, identity * spread[:, None], None
         if not new:
-            D, y = self.seen.D[rows], self.seen.y[rows]
-            turn = identity - reached[:, :, None] * (z / D[:, None])[:, None, :]
-            own = own - reached[:, :, None] * (reached / D[:, None])[:, None, :]
-            shift = reached * (y / D)[:, None]
+            turn = identity - reached[:, :, None] * (z * known[:, None])[:, None, :]
+            own = own - reached[:, :, None] * (reached * known[:, None])[:, None, :]
+            shift = reached * (y * known)[:, None]
         if isinstance(operator, Contribution):
             turn, own = z[:, :, None] * turn, z[:, :, None] * own * z[:, None, :]
             shift = None if shift is None else z * shift

@@ -40,7 +40,8 @@ class Sensitivity:
         q, asked = draw.posterior(label), draw.asked
         x, z = asked.points, asked.Z_along if self.tied else asked["Z"]
         shape = tuple(asked["X"].shape)
-        f = q(operators.evaluate(x, z, smooth=True))
+        value = operators.evaluate(x, z, smooth=True)
+        f = q(value)
         found = [f.mean, f.variance]
         if self.order > 0:
             slope = q(operators.gradient(x, z, tied=self.tied))
@@ -50,15 +51,16 @@ class Sensitivity:
             bend = q(operators.hessian(x, z, tied=self.tied))
             with_value = _symmetric(bend.cross(f), shape)
             found += [_symmetric(bend.mean_alone, shape), 2.0 * (with_value + slope.block)]
-        spread = own_variances(draw.given.process)
+        spread = own_variances(draw.given.process, value)
         if spread is None or self.smooth:
             return found
         found[1] = found[1] + (pt.sqr(z) * spread).sum(axis=1)
         if self.tied and self.order > 0:
-            rate = 2.0 * (spread * pt.ones(z.shape[1]))[: asked["X"].type.shape[1]]
+            d = asked["X"].type.shape[1]
+            rate = 2.0 * pt.atleast_2d(spread * pt.ones(z.shape[1]))[:, :d]
             found[3] = found[3] + rate * asked["X"]
             if self.order > 1:
-                found[5] = found[5] + pt.diag(rate)
+                found[5] = found[5] + rate[:, :, None] * pt.eye(d)
         return found
 
 

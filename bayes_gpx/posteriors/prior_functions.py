@@ -139,7 +139,7 @@ class IndexedFunction:
             return pt.dot(design.design(operator), update)
         F, E, G = design.design(operator), design.of_groups(operator), design.codes.max() + 1
         u = update[F.shape[1] :].reshape((G, E.shape[1], *self._given.columns))
-        places = pt.minimum(operator.x[:, -1].astype("int64"), G)
+        places = pt.minimum(self._given.process.group(operator), G)
         own = pt.concatenate([u, pt.zeros((1, *tuple(u.shape)[1:]))])[places]
         return pt.dot(F, update[: F.shape[1]]) + of_each_row(E, own)
 
@@ -150,7 +150,7 @@ class IndexedFunction:
         """Values (len,), or (len, C) of classes."""
         if isinstance(operator, Composite):
             return operator.assembled([self(part) for part in operator.parts], axis=0)
-        bare, codes = self._given.process.bare(operator), operator.x[:, -1].astype("int64")
+        bare, codes = self._given.process.bare(operator), self._given.process.group(operator)
         own, total = iter(self.of_groups(codes.max() + 1)), 0.0
         for part, basis, _, shared in self.parts:
             if part.separate:

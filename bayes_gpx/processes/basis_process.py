@@ -163,8 +163,16 @@ def expanded(process: Process, approximation: HSGP | RandomFeatures, X: TensorLi
     return BasisProcess(tuple(zip(bases, process.amplitudes, strict=True)), own)
 
 
-def own_variances(process: Process) -> Tensor | None:
-    """Variances of `eps_w`, (1,) or (p,); None where there is no such noise."""
+def own_variances(process: Process, L: Any) -> Tensor | None:
+    """Variances of `eps_w` at the rows of L: (p,), (1,), or by row (m, p); None without any."""
+    if isinstance(process, IndexedProcess):
+        found = []
+        for part in process.parts:
+            own = None if part.separate else own_variances(part.process, L)
+            loadings = part.loadings(L) if own is not None else None
+            found.append(own if loadings is None else pt.sqr(loadings)[:, None] * own)
+        known = [own for own in found if own is not None]
+        return reduce(add, known) if known else None
     weights = _of_weights(process)
     return None if weights is None else pt.atleast_1d(pt.as_tensor(weights.sigma_w)) ** 2
 

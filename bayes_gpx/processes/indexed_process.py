@@ -86,6 +86,10 @@ class IndexedProcess(KernelProcess):
     parts: Sequence[Part]
     columns: int = 1  # of codes
 
+    def group(self, L: AtPoints) -> Tensor:
+        """Code of each row's group, (m,): the first of a row's codes."""
+        return L.x[:, -self.columns].astype("int64")
+
     def bare(self, L: Any) -> Any:
         """The operator at its points without their codes."""
         return replace(L, X=L.x[:, : -self.columns])
@@ -134,7 +138,7 @@ def of_no_group(process: Any, L: Any) -> Any:
         return L
     if isinstance(L, Composite):
         return replace(L, parts=tuple(of_no_group(process, part) for part in L.parts))
-    return replace(L, X=in_groups(L.x, pt.full((L.x.shape[0], process.columns), NO_GROUP)))
+    return replace(L, X=in_groups(L.x, pt.full((L.x.shape[0],), NO_GROUP)))
 
 
 def by_rows(values: Tensor, factors: Tensor) -> Tensor:
@@ -143,7 +147,7 @@ def by_rows(values: Tensor, factors: Tensor) -> Tensor:
 
 
 def in_groups(X: TensorLike, codes: TensorLike) -> Tensor:
-    """Points (m, d) with the codes of their rows, (m,) or (m, k), as last columns."""
+    """Points (m, d) with the codes of their rows, (m,), or (m, 2) of group and output, as last."""
     columns = pt.as_tensor_variable(codes).astype("float64")
-    columns = columns[:, None] if columns.ndim == 1 else columns
+    columns = columns[:, None] if columns.ndim == 1 else pt.specify_shape(columns, (None, 2))
     return pt.concatenate([pt.as_tensor_variable(X), columns], axis=1)

@@ -72,10 +72,10 @@ CASES = {
 }
 
 
-def test_a_column_is_no_response_of_a_gpx(regression):
+def test_a_column_is_no_response_of_counts(regression):
     X, _, y, _, _ = regression
     with pytest.raises(ValueError, match=r"shape \(14, 1\).*ravel"):
-        bx.GPX(X, y.values[:, None])
+        bx.GPX(X, y.values[:, None].round(), likelihood="poisson")
 
 
 @pytest.mark.parametrize("name", CASES)

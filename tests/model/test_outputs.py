@@ -286,11 +286,6 @@ def test_what_is_no_number_in_a_table_is_refused(table, message):
         bx.GP(X, table)
 
 
-def test_tables_of_outputs_are_not_for_weights():
-    with pytest.raises(ValueError, match=r"tables of several outputs.*bx\.GP .*not for bx\.GPX"):
-        bx.GPX(X, Y)
-
-
 def test_what_outputs_share_is_drawn_from_the_prior():
     """Of one factor, whose product with itself PyTensor's rewrites get wrong; see `squared`."""
     model = bx.GP(X, Y, correlation=1).pymc
@@ -302,10 +297,7 @@ def test_what_outputs_share_is_drawn_from_the_prior():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"approximation": bx.HSGP(5)}, "approximation=None"),
-        ({"approximation": bx.Inducing(5)}, "approximation=None"),
         ({"kernel": lambda d: None}, "a kernel by its name"),
-        ({"groups": list("abcabcabc")}, "groups=None"),
         (
             {"constraints": [bx.constraints.Increasing("x0")]},
             "given together with a table of outputs",

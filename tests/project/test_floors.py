@@ -32,9 +32,9 @@ posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax ev
     gaussian exact low_rank by_group
     laplace correlated softmax latent prior_functions strategies/left_out strategies/on_rows
     strategies/exact strategies/laplace strategies/through_coefficients strategies/low_rank
-    strategies/variational strategies/sampled strategies/by_group strategies/correlated strategies/with_constraints
-    strategies/propagation strategies/choice minibatch pathwise predictive_derivatives
-    component_variances
+    strategies/variational strategies/sampled strategies/by_group strategies/correlated
+    strategies/with_constraints strategies/propagation strategies/choice minibatch pathwise
+    predictive_derivatives component_variances
 inference: base methods diagnostics log_density datatree optimise laplace nuts automatic
     stochastic
 draws: protocols hyperparameter_draws points level_moves intervals stores part_stores questions

@@ -100,4 +100,7 @@ def block_of(given: Conditioning) -> tuple[Conditioning, Rows]:
     arrays = {name: pt.as_tensor_variable(getattr(given, name)) for name in names}
     types = {name: v.type.clone(shape=(None, *v.type.shape[1:])) for name, v in arrays.items()}
     symbols = {name: own(name) for name, own in types.items()}
-    return replace(given, **symbols), {symbols[name]: arrays[name] for name in names}
+    block = replace(given, **symbols)
+    own = {name: values[block.outputs] for name, values in given.noise.items()}
+    rows = {symbols[name]: arrays[name] for name in names}
+    return replace(block, theta=given.theta | own), rows

@@ -1,0 +1,103 @@
+"""Several outputs as GPX, with groups and with approximations: separate models, and exact ones."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+
+RNG = np.random.default_rng(22)
+X = pd.DataFrame(RNG.normal(size=(20, 2)), columns=["age", "dose"])
+G = np.array(list("abcd" * 5))
+F = np.sin(X["age"]) * X["dose"] + (G == "a") - (G == "c")
+Y = np.column_stack([F + 0.1 * RNG.normal(size=20), 0.5 * F + 0.2 * RNG.normal(size=20)])
+Y[3, 1] = np.nan
+X_NEW, G_NEW = X.iloc[:5] + 0.1, np.array(["a", "c", "new", "other", "new"])
+THETA = {
+    "lengthscale": np.array([[0.9, 1.4], [1.0, 1.2]]),
+    "amplitude": np.array([1.3, 0.8]),
+    "sigma": np.array([0.3, 0.4]),
+}
+SHARED = {"factor_lengthscale": [[1.1, 0.8]], "loading": [[0.5], [0.7]]}
+LEVELS = {"group_amplitude": np.array([0.7, 0.4])}
+QUIET = {"progressbar": False, "keep": "summary"}
+APPROXIMATIONS = [None, bx.Inducing(6), bx.HSGP(4), bx.RandomFeatures(20)]
+KINDS = {"GP": (bx.GP, {}), "GPX": (bx.GPX, {"sigma_w": np.array([0.2, 0.3])})}
+
+
+def close(found, expected, rtol=1e-6):
+    names = [name for name in expected.data_vars if name.endswith(("_mean", "_sd", "elpd"))]
+    assert names
+    for name in names:
+        largest = float(abs(expected[name]).max())
+        assert_allclose(found[name], expected[name], atol=rtol * largest, rtol=0)
+
+
+@pytest.fixture(scope="module", params=[(k, g) for k in KINDS for g in (False, True)], ids=str)
+def case(request):
+    """Kind of the model, hyperparameters, and options with groups or without."""
+    kind, grouped = request.param
+    family, own = KINDS[kind]
+    theta = THETA | own | (LEVELS if grouped else {})
+    return family, theta, {"groups": G} if grouped else {}, {"groups_new": G_NEW} if grouped else {}
+
+
+def test_inducing_points_at_all_rows_are_exact(case):
+    """With a function that the outputs share, and a gap, whose row is a new one for its output."""
+    family, theta, options, new = case
+    theta = theta | SHARED
+    exact = family(X, Y, correlation=1, **options)
+    every = family(X, Y, correlation=1, approximation=bx.Inducing(X.to_numpy()), **options)
+    for verb, rows in (
+        (bx.predictions, {"X_new": X_NEW, **new}),
+        (bx.predictions, {}),
+        (bx.attributions, {"X_new": X_NEW, **new}),
+        *([(bx.weights, {})] if family is bx.GPX else []),
+    ):
+        close(verb(every, theta, **rows, **QUIET), verb(exact, theta, **rows, **QUIET))
+    name = "log_marginal_likelihood"
+    densities = [bx.log_likelihood(m, theta, progressbar=False)[name] for m in (exact, every)]
+    assert_allclose(*densities, rtol=1e-6)
+    close(*(bx.loo_predictions(m, theta, progressbar=False) for m in (every, exact)))
+
+
+@pytest.mark.parametrize("approximation", APPROXIMATIONS, ids=str)
+def test_without_correlation_outputs_are_models_of_their_own(case, approximation):
+    family, theta, options, new = case
+    table = np.where(np.isnan(Y), 0.1, Y)
+    model = family(X, table, approximation=approximation, **options)
+    found = bx.predictions(model, theta, X_NEW, **new, **QUIET)
+    training = bx.predictions(model, theta, **QUIET)
+    for o, name in enumerate(("y0", "y1")):
+        alone = family(X, table[:, o], approximation=approximation, **options)
+        own = {hyper: value[o] for hyper, value in theta.items()}
+        expected = bx.predictions(alone, own, X_NEW, **new, **QUIET)
+        close(found.sel(output=name), expected)
+        close(training.sel(output=name), bx.predictions(alone, own, **QUIET))
+
+
+def test_random_functions_of_an_output_have_its_moments(case):
+    family, theta, options, new = case
+    model = family(X, Y, correlation=1, approximation=bx.HSGP(4), **options).of_output("y1")
+    draws = 4000
+    theta = theta | SHARED | ({"sigma_w": np.zeros(2)} if family is bx.GPX else {})
+    functions = bx.sample_functions(model, theta, draws=draws, seed=2, progressbar=False)
+    f = functions.predictions(X_NEW, **new)["f"].values.reshape((draws, -1))
+    expected = bx.predictions(model, theta, X_NEW, **new, **QUIET)
+    sd = expected["f_sd"].values
+    assert_allclose(f.mean(axis=0), expected["f_mean"], atol=5 * sd.max() / np.sqrt(draws))
+    assert_allclose(f.std(axis=0), sd, rtol=0.06)
+
+
+def test_a_fit_is_kept(case, tmp_path):
+    """Weights of each feature have an amplitude for each output."""
+    family, _, options, new = case
+    own = {"weight_prior": "per_feature"} if family is bx.GPX else {}
+    options = {**options, **own, "approximation": bx.HSGP(3), "correlation": 1}
+    model = family(X, Y, **options)
+    idata = model.fit("map", progressbar=False)
+    bx.save(model, idata, tmp_path / "model.nc")
+    again, kept = bx.load(tmp_path / "model.nc")
+    found = (bx.predictions(*m, X_NEW, **new, **QUIET) for m in ((model, idata), (again, kept)))
+    close(*found, rtol=1e-12)
