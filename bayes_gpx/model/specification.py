@@ -158,7 +158,6 @@ class Specification:
                 "approximation=None, since correlated classes are exact",
             ),
             (self.calls_kernel, "a kernel by its name, with a known amplitude"),
-            (classes and self.grouped, "groups=None"),
             (self.hierarchical, "representation='collapsed'"),
             (self.weight_prior == "horseshoe", "weight_prior='shared' or 'per_feature'"),
         ):
@@ -343,13 +342,23 @@ class Specification:
         # `corners` (2, d) are the least and the largest values of X's columns, or None without
         # basis functions.
         if self.correlation and self.outputs is None:
-            products = [GaussianProcess(product) for product in self._products(theta, d)]
-            return ClassProcess(tuple(products), self.shared(theta))
+            return self._of_classes(theta, d, p)
         parts = self._parts(theta, d, called, p)
         process: Any = parts[0].process
         if self.codes:
             process = IndexedProcess(tuple(parts), self.codes)
         return process if corners is None else expanded(process, self.approximation, corners)
+
+    def _of_classes(self, theta: Mapping[str, Any], d: int, p: int) -> ClassProcess:
+        """Prior of correlated classes; the levels of groups are independent between classes."""
+        parts: list[Any] = [GaussianProcess(product) for product in self._products(theta, d)]
+        shared = self.shared(theta)
+        if self.grouped:
+            level = Part(self._of_each_group(theta, d, p), (Same(),))
+            each = [*map(Part, parts), level]
+            parts = [IndexedProcess((part,)) for part in each]
+            shared = pt.concatenate([shared, pt.eye(self.classes)[None]])
+        return ClassProcess(tuple(parts), shared)
 
     @property
     def codes(self) -> int:

@@ -6,6 +6,7 @@ Mean and covariance over functions are the prior's, for any number of waves.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytensor.tensor as pt
@@ -71,13 +72,11 @@ def prior_function(given, fresh):
 
 
 def _correlated_function(given, fresh):
-    parts = []
-    for part, shared in given.process.each():
-        basis = expanded(part, fresh, given.X)
-        count = basis.design(given.smooth).shape[1]
-        coefficients = pt.dot(fresh.normal((count, *given.columns)), cholesky(shared).T)
-        parts.append((basis, coefficients))
-    return lambda operator: sum(by_class(b.values, operator, own, given) for b, own in parts)
+    each = [
+        (prior_function(replace(given, process=part), fresh), cholesky(shared).T)
+        for part, shared in given.process.each()
+    ]
+    return lambda operator: sum(pt.dot(apart(operator), mixed) for apart, mixed in each)
 
 
 class IndexedFunction:

@@ -1,5 +1,7 @@
 """Groups with approximations and on the response scale: exact models, limits, random functions."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -164,3 +166,20 @@ def test_coefficients_of_groups_that_were_sampled_are_known(kind):
     if kind == "GP":
         level = given["posterior"]["group_amplitude"].item()
         np.testing.assert_allclose(new["f_sd"], level, rtol=1e-10)
+
+
+def test_levels_of_classes_without_shared_functions_are_those_of_independent_classes():
+    """Correlated classes have a Laplace approximation, and processes, of their own."""
+    options = {"likelihood": "categorical", "groups": G}
+    y, new = RESPONSES["categorical"], {"groups_new": G_NEW, **QUIET}
+    model, apart = bx.GP(X, y, correlation=1, **options), bx.GP(X, y, **options)
+    theta = THETA | {"loading": np.zeros((3, 1))}
+    for verb in (bx.predictions, partial(bx.attributions, on="latent")):
+        close(verb(model, theta, X_NEW, **new), verb(apart, THETA, X_NEW, **new))
+    functions = bx.sample_functions(model, theta, draws=3000, seed=1, progressbar=False)
+    f = functions.predictions(X_NEW, groups_new=G_NEW)["f"].values.reshape((3000, -1))
+    expected = bx.predictions(apart, THETA, X_NEW, **new)
+    sd = expected["f_sd"].values.ravel()
+    error = 5 * sd.max() / np.sqrt(3000)
+    np.testing.assert_allclose(f.mean(axis=0), expected["f_mean"].values.ravel(), atol=error)
+    np.testing.assert_allclose(f.std(axis=0), sd, rtol=0.07)

@@ -242,7 +242,6 @@ def test_the_model_in_pymc_draws_labels_and_their_covariance():
     [
         ({"approximation": bx.Inducing(5)}, "classes correlate. Use approximation=None"),
         ({"kernel": lambda d: None}, "a kernel by its name"),
-        ({"groups": list("ab") * 15}, "groups=None"),
         ({"representation": "hierarchy"}, "representation='collapsed'"),
         ({"correlation": 4}, "at most as many shared functions as there are classes"),
         ({"correlation": -1}, "Pass a whole number of at least 0"),
