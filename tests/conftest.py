@@ -11,7 +11,7 @@ import pytest
 
 # Both only cost time here, a tenth of it: graphs are small objects that live as long as the
 # process, and nobody reads where a node was made.
-gc.set_threshold(200_000, 20, 100)
+gc.set_threshold(1_000_000, 20, 100)
 pytensor.config.traceback__limit = 0
 
 

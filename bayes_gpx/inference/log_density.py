@@ -84,13 +84,10 @@ class Density:
             )
             several, self._leaves_out = 2 + len(known), bool(known)
             self._visited = OrderedDict[bytes, tuple[np.ndarray, np.ndarray]]()
-            self._value_and_slope = pytensor.function(
-                [x],
-                joined[:several],
-                mode=_native_mode() if self.native else _plain_mode(n),
-                trust_input=True,
-            )
-            self._expand = pytensor.function([x], joined[several:], mode=MODE, trust_input=True)
+            mode = _native_mode() if self.native else _plain_mode(n)
+            compiled: Any = pytensor.function if self.native else ThreadedFunction
+            self._value_and_slope = compiled([x], joined[:several], mode=mode, trust_input=True)
+            self._expand = ThreadedFunction([x], joined[several:], trust_input=True)
             self._graph = x, joined[0]
 
     def _compile_forward(self) -> Callable:
@@ -102,7 +99,7 @@ class Density:
             value = rv if transform is None else transform.forward(rv, *rv.owner.inputs)
             pieces.append(value.ravel())
         joined = graph_replace([pt.concatenate(pieces)], inputs, strict=False)
-        return pytensor.function(list(inputs.values()), joined[0], mode=MODE)
+        return ThreadedFunction(list(inputs.values()), joined[0])
 
     def unconstrain(self, start: Mapping[str, Any]) -> np.ndarray:
         """Unconstrained vector of a dict of constrained values; the rest at prior centres."""
@@ -110,7 +107,7 @@ class Density:
             np.broadcast_to(start.get(rv.name, self._natural_point[rv.name]), shape)
             for rv, shape in zip(self._free, self._shapes, strict=True)
         ]
-        return copy(self._forward)(*[np.array(v, dtype="float64") for v in natural])
+        return self._forward(*[np.array(v, dtype="float64") for v in natural])
 
     @property
     def _shapes(self) -> list[tuple[int, ...]]:
@@ -124,10 +121,12 @@ class Density:
             for shape, end in zip(self._shapes, ends, strict=True)
         ]
 
-    def value_and_slope(self) -> ValueAndSlope:
-        """Function x -> (log density, gradient), for the use of one thread."""
-        whole = self._value_and_slope
-        compiled = whole.vm.jit_fn if self.native else copy(whole)
+    def value_and_slope(self, *, own: bool = True) -> ValueAndSlope:
+        """Function x -> (log density, gradient), for the running thread, or not `own` for any."""
+        if self.native:
+            compiled = self._value_and_slope.vm.jit_fn
+        else:
+            compiled = _for_thread(self._value_and_slope, own)
 
         def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
             try:
@@ -182,15 +181,20 @@ class Density:
 
         return evaluate
 
-    def expand(self) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
-        """Function x -> dict of the model's unobserved variables, for one thread."""
-        compiled = copy(self._expand)
+    def expand(self, *, own: bool = True) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+        """Function x -> dict of unobserved variables, for the running thread, or not `own`."""
+        compiled = _for_thread(self._expand, own)
         names = [rv.name for rv in self.model.unobserved_RVs]
 
         def evaluate(x: np.ndarray) -> dict[str, np.ndarray]:
             return dict(zip(names, compiled(np.array(x, dtype="float64")), strict=True))
 
         return evaluate
+
+
+def _for_thread(function: ThreadedFunction, own: bool) -> Callable:
+    """The running thread's copy of a function, or a new one for whichever thread gets it."""
+    return function.own if own else copy(function.own)
 
 
 def _size(shape: Sequence[int]) -> int:

@@ -142,7 +142,7 @@ def _nutpie(
     from nutpie.compiled_pyfunc import from_pyfunc
 
     def make_expand(*_: Any) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
-        expand, left_out = density.expand(), density.left_out()
+        expand, left_out = density.expand(own=False), density.left_out()
 
         def evaluate(z: np.ndarray) -> dict[str, np.ndarray]:
             x = mode + spread @ z
@@ -157,7 +157,7 @@ def _nutpie(
         return np.random.default_rng(chain_seed).standard_normal(len(mode))
 
     def make_value_and_slope() -> ValueAndSlope:
-        value_and_slope = density.value_and_slope()
+        value_and_slope = density.value_and_slope(own=False)
 
         def evaluate(z: np.ndarray) -> tuple[float, np.ndarray]:
             value, slope = value_and_slope(mode + spread @ z)

@@ -18,8 +18,11 @@ from weakref import WeakSet
 
 import numpy as np
 import pytensor
+from pytensor.compile.io import In
+from pytensor.compile.maker import FunctionMaker
 from pytensor.compile.mode import Mode
 from pytensor.graph.basic import Constant, Variable
+from pytensor.graph.fg import FunctionGraph
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from bayes_gpx.numerics.compile_modes import MODE
@@ -37,9 +40,13 @@ def copy(function: Any) -> Callable:
 class Copies(threading.local):
     """Copies for each thread of the functions that `compiled` returns, and `last`, kept for it."""
 
-    def __init__(self, compiled: Callable[[], Iterable]) -> None:
+    # The thread `first` needs no copies, if nobody else calls the functions. A number that a later
+    # thread has again is that of a thread that has ended.
+
+    def __init__(self, compiled: Callable[[], Iterable], first: int | None = None) -> None:
+        own = threading.get_ident() == first
         with LOCK:
-            self.functions = tuple(map(copy, compiled()))
+            self.functions = tuple(compiled() if own else map(copy, compiled()))
         self.last: Any = None
 
 
@@ -87,7 +94,7 @@ class ThreadedFunction:
             whole = pytensor.function(
                 inputs, outputs, mode=mode, on_unused_input="ignore", **options
             )
-        self._own = Copies(lambda: [whole])
+        self._own = Copies(lambda: [whole], threading.get_ident())
 
     @property
     def own(self) -> Callable:
@@ -99,6 +106,20 @@ class ThreadedFunction:
         return self.own(*arguments)
 
 
+def _maker(inputs: Sequence, outputs: Sequence, mode: Mode) -> FunctionMaker:
+    """The rewritten graph of a function that trusts its arguments, not yet made a function."""
+    # `pytensor.function` would copy the graph more than once, and link it in any case.
+    graph = FunctionGraph(inputs, outputs, clone=True)
+    return FunctionMaker(
+        [In(v) for v in graph.inputs],
+        list(graph.outputs),
+        mode,
+        fgraph=graph,
+        on_unused_input="ignore",
+        trust_input=True,
+    )
+
+
 class Staged:
     """A compiled function in two stages: what fixed arguments alone determine is computed once.
 
@@ -106,11 +127,8 @@ class Staged:
     """
 
     def __init__(self, changing: Sequence, fixed: Sequence, outputs: Sequence, mode: Mode) -> None:
-        inputs = [*changing, *fixed]
         with LOCK:
-            whole = pytensor.function(
-                inputs, outputs, mode=mode, on_unused_input="ignore"
-            ).maker.fgraph
+            whole = _maker([*changing, *fixed], outputs, mode).fgraph
         changing, fixed = whole.inputs[: len(changing)], whole.inputs[len(changing) :]
         # What follows from the fixed arguments alone, and the part of it that other nodes need.
         settled, used = set(fixed), dict[Variable, None]()
@@ -122,11 +140,10 @@ class Staged:
         kept = [*used, *(v for v in whole.outputs if v in settled and v not in used)]
         # PyTensor takes None for no optimizer, which its types leave out.
         plain = Mode(linker=mode.linker, optimizer=None)  # type: ignore[arg-type]
-        own: dict[str, Any] = {"mode": plain, "trust_input": True, "on_unused_input": "ignore"}
         with LOCK:
-            first = pytensor.function(fixed, kept, **own)
-            last = pytensor.function([*kept, *changing], whole.outputs, **own)
-        self._own = Copies(lambda: [first, last])
+            first = _maker(fixed, kept, plain).create()
+            last = _maker([*kept, *changing], whole.outputs, plain).create()
+        self._own = Copies(lambda: [first, last], threading.get_ident())
 
     def given(self, *fixed: np.ndarray) -> Callable:
         """Return the function of the changing arguments, for the running thread."""

@@ -161,14 +161,19 @@ def test_demo_predicts_explains_and_keeps(quick, tmp_path, capsys):
     kept.close()
 
 
-@pytest.mark.parametrize("python", FLAGS)
-def test_what_is_translated_for_the_command_line_is_said_somewhere(python):
+@pytest.fixture(scope="module")
+def strings():
+    """Every string of the package's code but those of the command line itself."""
     package = Path(cli.__file__).parent
     trees = [ast.parse(file.read_text()) for file in package.rglob("*.py") if file.stem != "cli"]
-    said = [
+    return [
         node.value
         for tree in trees
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
-    assert any(re.search(python, one) for one in said if one not in FLAGS)
+
+
+@pytest.mark.parametrize("python", FLAGS)
+def test_what_is_translated_for_the_command_line_is_said_somewhere(python, strings):
+    assert any(re.search(python, one) for one in strings if one not in FLAGS)

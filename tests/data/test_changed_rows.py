@@ -28,6 +28,7 @@ MODELS = {
     "rows": {"approximation": bx.Inducing(5)},
 }
 QUIET = {"progressbar": False, "seed": 1}
+THETA = {"lengthscale": np.ones(3), "amplitude": 1.0, "sigma": 0.5}
 
 
 class Rows:
@@ -140,7 +141,7 @@ def test_nothing_is_explained_of_other_rows(name, kind, tmp_path, monkeypatch):
     frames, message = OTHERS_TO_EXPLAIN[name]
     source = Rows(FRAME[:30], FRAME[30:])
     model = bx.GP(source, "y", **MODELS[kind])
-    idata = model.fit("map", progressbar=False)
+    idata = THETA
     asked = {"path": tmp_path / "store", "draws": 2, **QUIET}
     source.frames = frames
     for options in (asked, {"keep": "summary", **QUIET}):
@@ -155,7 +156,7 @@ def test_nothing_is_explained_of_other_rows(name, kind, tmp_path, monkeypatch):
 def test_summaries_of_all_rows_go_to_a_store(tmp_path, monkeypatch):
     monkeypatch.setattr(answered, "PART", 16)
     model = bx.GP(Rows(FRAME), "y", **MODELS["sums"])
-    idata = model.fit("map", progressbar=False)
+    idata = THETA
     asked = {"keep": "summary", **QUIET}
     found = bx.attributions(model, idata, path=tmp_path / "store", **asked)
     expected = bx.attributions(model, idata, **asked)
@@ -169,7 +170,7 @@ def test_summaries_of_all_rows_go_to_a_store(tmp_path, monkeypatch):
 def test_a_path_that_cannot_be_written_to_is_refused(tmp_path):
     (tmp_path / "file").write_text("a file")
     model = bx.GP(Rows(FRAME), "y", **MODELS["sums"])
-    idata = model.fit("map", progressbar=False)
+    idata = THETA
     for X_new in (None, FRAME.drop(columns="y")):
         with pytest.raises(ValueError, match="nothing can be written in .*Pass a path"):
             bx.predictions(model, idata, X_new, path=tmp_path / "file" / "store", **QUIET)

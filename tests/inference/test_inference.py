@@ -421,7 +421,8 @@ def test_which_fits_begin_with_a_sample(rng, monkeypatch):
     with pm.Model():
         assert not worth(bx.GP(X, y.round() ** 2, approximation=points, **counts))
     classes = {"likelihood": "categorical", "approximation": points}
-    rare = bx.GP(X, np.where(X[:, 0] > 1, "third", labels), **classes)
+    known = {"priors": {"lengthscale": 1.0}}
+    rare = bx.GP(X, np.where(X[:, 0] > 1, "third", labels), **classes, **known)
     assert rare.fit("map", progressbar=False)["starts"].sizes["start"] == 2
 
     def nowhere(*_):

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 import bayes_gpx as bx
 from bayes_gpx.explain.weights import deviation_sds
 from bayes_gpx.inference.diagnostics import Diagnosis
+from bayes_gpx.reporting import results
 from bayes_gpx.reporting.page import number
 from bayes_gpx.reporting.results import Findings
 from bayes_gpx.reporting.sections.card import CARD, CITING
@@ -19,7 +20,7 @@ from bayes_gpx.reporting.sections.slopes import SLOPES
 from frame_parts import Frames
 from known_draws import known, scattered
 
-OPTIONS = {"obs": None, "baseline": "mean", "units": None, "seed": 3}
+OPTIONS = {"obs": None, "baseline": "mean", "units": None, "seed": 3, "null": False}
 THETA = {"lengthscale": [1.0, 1.5], "amplitude": 1.0, "sigma": 0.3}
 
 
@@ -161,7 +162,7 @@ def test_relevance_stands_beside_that_of_permuted_columns(data):
     X, y = data
     model = bx.GP(X.assign(noise=np.random.default_rng(3).normal(size=40)), y)
     idata = model.fit("map", seed=1, progressbar=False)
-    findings = Findings(model, idata, None, None, y_new=None, null=4, **OPTIONS)
+    findings = Findings(model, idata, None, None, y_new=None, **OPTIONS | {"null": 4})
     parts, text = told(RANKS, findings)
     found = bx.relevance(model, idata, keep="summary", null=4, seed=3, progressbar=False)
     table = next(part for part in parts if part.kind == "table")
@@ -176,7 +177,7 @@ def test_relevance_stands_beside_that_of_permuted_columns(data):
         assert_allclose([relevance, high, p], [float(np.squeeze(v)) for v in expected])
     assert "never 0, not even for noise" in text and "in 4 refits" in text
     assert "Not distinguished from no effect (p > 0.05): dose, age, noise" in text
-    without = Findings(model, idata, None, None, y_new=None, null=False, **OPTIONS)
+    without = Findings(model, idata, None, None, y_new=None, **OPTIONS)
     assert "No reference was computed" in told(RANKS, without)[1]
 
 
@@ -286,7 +287,8 @@ def test_rows_of_known_and_new_groups_are_explained_as_such():
 
 
 @pytest.mark.parametrize("labelled", [False, True])
-def test_rows_in_parts_are_described_by_all_of_them(labelled, data, tmp_path):
+def test_rows_in_parts_are_described_by_all_of_them(labelled, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(results, "LATENT_DRAWS", 20)  # neither the card nor warnings show draws
     X, y = data
     X = X.assign(kind=pd.Categorical(np.where(X["age"] > 0.3, "a", "b")))
     y = pd.Series(np.where(y > y.median(), "high", "low"), name="pressure") if labelled else y
@@ -323,7 +325,7 @@ def test_a_first_rank_that_is_not_clear_is_no_statement(data):
     X, y = data
     model = bx.GP(X, y)
     close = known(model, [THETA, THETA | {"lengthscale": [1.5, 1.0]}])
-    findings = Findings(model, close, None, None, y_new=None, null=False, **OPTIONS)
+    findings = Findings(model, close, None, None, y_new=None, **OPTIONS)
     first = float(findings.ranked["probability_rank"].sel(rank=1).max())
     _, text = told(RANKS, findings)
     clear = "The most relevant feature is" in text

@@ -94,6 +94,8 @@ def test_text_picture_and_csv_have_the_same_intervals(fitted, tmp_path, monkeypa
 
     monkeypatch.setattr(observations, "plot_waterfall", seen)
     monkeypatch.setattr(observations, "_sentences", heard)
+    few = [s for s in sections.SECTIONS if s.key == "observations"]
+    monkeypatch.setattr("bayes_gpx.reporting.report.SECTIONS", few)
     model, idata = fitted
     X = pd.DataFrame(model.training.X.values[[4]], ["q"], model.training.X.columns)
     bx.report(model, idata, X, path=tmp_path / "r.html", seed=SEED, obs="q", ci_prob=prob)
