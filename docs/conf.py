@@ -6,8 +6,13 @@ from pathlib import Path
 
 from docutils.nodes import SkipNode
 from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.application import Sphinx
 
 import bayes_gpx
+
+sys.path.insert(0, str(Path(__file__).parent))
+import architecture  # noqa: E402
+import supported  # noqa: E402
 
 # autodoc imports public objects by their public name, but these modules are elsewhere.
 for _name in ("constraints", "datasets", "metrics", "operators"):
@@ -24,7 +29,7 @@ extensions = [
     "numpydoc",
     "sphinx_design",
 ]
-exclude_patterns = ["_build", "**/__pycache__"]
+exclude_patterns = ["_build", "**/__pycache__", "generated/*.md"]
 templates_path = ["_templates"]
 
 # A name in backticks links to its page, if there is one; other names stay code.
@@ -132,8 +137,11 @@ def _redirect(app, exception):
         page.write_text(REDIRECT.format(to="../" * old.count("/") + f"{new}.html"))
 
 
-def setup(app):
-    """Register the filter for members, the writers for formulas, and the redirects."""
+def setup(app: Sphinx) -> None:
+    """Write what pages include; register the filter for members, formulas, and the redirects."""
+    folder = Path(__file__).with_name("generated")
+    architecture.write(folder)
+    supported.write(folder)
     app.connect("build-finished", _redirect)
     app.connect("autodoc-skip-member", _of_scikit_learn)
     app.add_html_math_renderer("mathml", (_formula, None), (_formula_by_itself, None))

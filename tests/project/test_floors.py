@@ -182,10 +182,3 @@ def test_no_file_hides_a_public_name():
 
     files = {file.stem for file in PACKAGE.iterdir()}
     assert not [name for name, target in _MAP.items() if ":" in target and name in files]
-
-
-def test_the_map_of_the_house_has_one_line_for_each_file():
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    on_page = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
-    files = [f"{file}.py" for file in FLOORS if not file.endswith("__init__")]
-    assert [name for name in on_page if name.endswith(".py")] == files
