@@ -1,4 +1,4 @@
-"""What the command line adds to click: kinds of arguments, and messages in its own words."""
+"""Additions to click: types of arguments, shared options, and messages about options."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Rows of sheets, to learn from or to explain, with the roles of their columns."""
+"""Rows of CSV and Parquet files, to learn from or to explain, with the roles of their columns."""
 
 from __future__ import annotations
 

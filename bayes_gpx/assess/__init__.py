@@ -1,1 +1,1 @@
-"""What explanations and intervals are held to."""
+"""Compare, calibrate and simplify models, and check explanations."""

@@ -1,4 +1,4 @@
-"""Metrics of explanations: faithfulness, sufficiency, stability; and of intervals: coverage.
+"""Metrics of explanations (faithfulness, sufficiency, stability) and coverage of intervals.
 
 The first three take an explanation by its posterior means.
 """

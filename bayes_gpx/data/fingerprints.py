@@ -1,4 +1,4 @@
-"""Fingerprints of rows, with and without their order: by them a second reading is compared."""
+"""Fingerprints of rows, with and without their order, which compare two readings of a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sheets of people who write no Python: CSV or Parquet, checked in the command line's words."""
+"""CSV and Parquet files of the command line, checked with messages about its options."""
 
 import difflib
 import re

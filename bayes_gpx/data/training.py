@@ -1,4 +1,4 @@
-"""The training data of a model: read, checked, scaled; and the door for new samples."""
+"""The training data of a model, read, checked and scaled; and reading of new rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""How constraints fare: before the data, given the data alone, and given both."""
+"""Probabilities of constraints: before the data, given the data alone, and given both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs of one draw, evaluated for every draw and block of rows: the only file that does.
+"""The loop over draws: evaluate graphs of one draw for every draw and block of rows.
 
 Draws are evaluated one by one, or in blocks as
 tasks of an executor if there are few rows. The result for a draw does not depend on its block, so

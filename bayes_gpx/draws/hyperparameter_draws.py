@@ -1,4 +1,4 @@
-"""Draws of the hyperparameters that a verb is given, checked against its model."""
+"""Draws of the hyperparameters for an explanation function, checked against its model."""
 
 from __future__ import annotations
 

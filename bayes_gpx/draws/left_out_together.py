@@ -1,4 +1,4 @@
-"""Rows that are left out together: by groups, or all that come later; read and scored."""
+"""Leave out rows together: groups, or all later rows; read them and score the predictions."""
 
 from __future__ import annotations
 

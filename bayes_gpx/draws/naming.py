@@ -1,4 +1,4 @@
-"""What results say beside numbers: values of rows, where they come from, and second names."""
+"""Names and descriptions in results: values of rows, their origin, and second names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new response y around f, where noise is not normal: its draws, and exact means over draws."""
+"""A new response y for a non-Gaussian likelihood: draws, and exact means over draws."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The samples that a verb is asked to explain, and baselines."""
+"""Points of a question: rows to explain, and baselines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes of a model that the evaluation of draws uses; the model layer is above this one."""
+"""Attributes of a model that the evaluation of draws uses."""
 
 from __future__ import annotations
 

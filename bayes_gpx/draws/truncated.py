@@ -1,4 +1,4 @@
-"""Noisy values between the bounds of constraints, drawn given the data."""
+"""Draws of constrained quantities between their bounds, given the data."""
 
 from __future__ import annotations
 

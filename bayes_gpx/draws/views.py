@@ -1,4 +1,4 @@
-"""How rows are looked at on a scale: as they are, along the path to them, or at coalitions."""
+"""Views of rows on a scale: at the rows, along the path to them, or at coalitions."""
 
 # Answers that are not linear in f are computed on random functions, and their means exactly: by the
 # chain rule at a row or at nodes along a path, or from values at coalitions. For each function, the

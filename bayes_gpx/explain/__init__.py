@@ -1,4 +1,4 @@
-"""The verbs: each takes a model and its idata and returns a Dataset."""
+"""Explanation functions: each takes a model and its idata and returns a Dataset."""
 
 from bayes_gpx.draws.leave_one_out import log_likelihood
 from bayes_gpx.explain.attributions import attributions

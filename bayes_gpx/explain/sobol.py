@@ -1,4 +1,4 @@
-"""Sobol indices: the share of f's variance that each component has."""
+"""Sobol indices: the proportion of f's variance from each component."""
 
 from __future__ import annotations
 

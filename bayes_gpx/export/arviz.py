@@ -1,4 +1,4 @@
-"""Results handed to other packages' own types."""
+"""Predictive samples and checks for ArviZ, and power scaling of priors."""
 
 from __future__ import annotations
 

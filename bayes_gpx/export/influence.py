@@ -1,4 +1,4 @@
-"""Which row moved an explanation: random functions with their densities, for ArviZ's influence."""
+"""Influence of rows on an explanation: random functions with their log densities, for ArviZ."""
 
 from __future__ import annotations
 

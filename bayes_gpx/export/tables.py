@@ -1,4 +1,4 @@
-"""Tables for people who write no Python: explanations in long form, as CSV."""
+"""Explanations in long form, as CSV files of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The method of a fit that names none: weighted draws, and NUTS where these do not represent it."""
+"""The default method: weighted draws, or NUTS if these do not represent the posterior."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a method of inference must give: one file for each, and its name in `methods`."""
+"""The base class of methods of inference."""
 
 import inspect
 from abc import ABC, abstractmethod

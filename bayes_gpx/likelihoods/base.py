@@ -1,4 +1,4 @@
-"""What a likelihood says of the response, given one latent value for each row or several.
+"""Bases of likelihoods: the response given one latent value for each row, or several.
 
 A likelihood is a frozen dataclass under one of the two abstract bases, `ScalarLikelihood` and
 `VectorLikelihood`, and is entered in `bayes_gpx.likelihoods.KNOWN` by its name; nothing else of

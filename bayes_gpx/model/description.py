@@ -1,4 +1,4 @@
-"""A model in words, for its `repr` and for reports, and the signature that tells its fits apart."""
+"""A model in words, for its `repr` and for reports, and the signature that identifies its fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fits: options are checked before anything is computed; jitter only where none will do."""
+"""Fit a model: check options first, and add jitter only if a computation fails without it."""
 
 from __future__ import annotations
 

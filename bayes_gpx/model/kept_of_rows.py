@@ -1,4 +1,4 @@
-"""What stands for rows: their sums, and posteriors given them, in files and other processes."""
+"""Sufficient statistics or posteriors instead of rows, in files and other processes."""
 
 from __future__ import annotations
 

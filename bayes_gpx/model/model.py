@@ -1,4 +1,4 @@
-"""What models share: data, kernel and priors become a plain `pymc.Model` with named dims; `fit`."""
+"""The base of models: data, kernel and priors become a `pymc.Model` with named dims; `fit`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The response in a PyMC model: integrated out but for hyperparameters, or around latent values."""
+"""The response in a PyMC model, with f integrated out or with sampled latent values."""
 
 from __future__ import annotations
 

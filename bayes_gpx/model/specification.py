@@ -1,4 +1,4 @@
-"""What a model is made of, apart from its data: kernel, hyperparameters, priors."""
+"""The settings of a model: kernel, hyperparameters, priors, likelihood, approximation."""
 
 # A `Specification` decides the structure of every graph and is the key under which compiled
 # functions are shared: two models with equal specifications never compile twice.

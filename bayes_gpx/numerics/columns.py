@@ -1,4 +1,4 @@
-"""Arrays about some columns among those about all columns, with zeros in the other places."""
+"""Arrays of some columns extended to all columns, with zeros in the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compiled functions and BLAS for several threads: PyTensor's functions serve one at a time."""
+"""Compiled functions and BLAS in several threads; PyTensor's functions serve one at a time."""
 
 # A PyTensor function stores its arguments and results, so two threads that call it at once
 # overwrite each other's numbers. Functions that are compiled once and kept are therefore compiled

@@ -1,4 +1,4 @@
-"""What a plot shows of a Dataset: one quantity for some rows and features, with intervals."""
+"""Selection from a Dataset: one quantity for some rows and features, with intervals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plots draw in a panel, through the backends of arviz_plots."""
+"""Visuals of a panel, through the backends of arviz_plots."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Conditioning on latent values themselves, such as draws of them: nothing is left uncertain."""
+"""Conditioning on latent values themselves, such as draws of them, without uncertainty."""
 
 import pytensor.tensor as pt
 

@@ -1,4 +1,4 @@
-"""How a new sample's predictive mean and variance change with its features, for one draw."""
+"""Derivatives of a new row's predictive mean and variance in its features, for one draw."""
 
 from dataclasses import dataclass
 

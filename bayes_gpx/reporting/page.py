@@ -1,4 +1,4 @@
-"""What a page of a report is made of: prose, tables, figures; and how parts that fail are kept."""
+"""Parts of a report's page (prose, tables, figures), and sections that fail."""
 
 import base64
 import io

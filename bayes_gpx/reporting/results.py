@@ -1,4 +1,4 @@
-"""What a report is about: a fit, the rows it explains, and each verb asked once."""
+"""Results of a report: a fit, its rows, and each explanation function called once."""
 
 from __future__ import annotations
 

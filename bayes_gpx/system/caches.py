@@ -1,4 +1,4 @@
-"""Folder of compiled code, if the home folder is not writable."""
+"""The folder of compiled code, if the home folder is not writable."""
 
 import os
 import stat

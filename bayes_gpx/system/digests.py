@@ -1,4 +1,4 @@
-"""Digests that tell whether arguments, or the bytes of a file, are still the same."""
+"""Digests of arguments and files, which show whether they changed."""
 
 import re
 from functools import partial

@@ -1,4 +1,4 @@
-"""Whether matrices of all pairs of rows fit into memory, asked before they are made."""
+"""Refuse matrices of all pairs of rows that would not fit into memory."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Warnings that name the user's line, however deep in the package their cause is found."""
+"""Warnings that name the user's line, not a line of the package."""
 
 import warnings
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the checks share: how two numbers are held to each other, and the step of differences."""
+"""Comparison of two numbers, and the step of finite differences, for all checks."""
 
 import numpy as np
 from numpy.typing import ArrayLike

@@ -1,4 +1,4 @@
-"""A check for those who write kernels: values and derivatives against each other."""
+"""A check of a user's kernel: values and derivatives against each other."""
 
 from collections.abc import Callable
 from itertools import product

@@ -1,4 +1,4 @@
-"""A check for those who write likelihoods: densities, moments and draws against each other."""
+"""A check of a user's likelihood: densities, moments and draws against each other."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

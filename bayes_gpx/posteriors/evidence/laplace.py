@@ -1,4 +1,4 @@
-"""Laplace's approximation to the evidence where y is not normal around f, with its gradient.
+"""Laplace's approximation to the marginal likelihood, with its gradient.
 
 The mode of p(f | y) by damped Newton steps, and the log evidence of the normal approximation
 there, with derivatives in the prior covariance and in the likelihood's hyperparameters that take

@@ -1,4 +1,4 @@
-"""Machine code by numba: the form of `NormalEvidence`, and a mode for functions run in threads.
+"""Machine code by numba: a form of `NormalEvidence`, and a mode for functions in threads.
 
 Importing this file registers the forms with PyTensor. It takes over a second, so only samplers
 import it, and models that a user samples by PyMC.

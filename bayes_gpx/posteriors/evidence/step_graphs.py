@@ -1,4 +1,4 @@
-"""What a step to the best Gaussian posterior of coefficients needs of rows: sums over blocks."""
+"""Sums over blocks of rows for a step to the best Gaussian posterior of coefficients."""
 
 from __future__ import annotations
 

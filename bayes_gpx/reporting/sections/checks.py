@@ -1,4 +1,4 @@
-"""How well rows that were left out are predicted, and whether replicated ones look alike."""
+"""Checks of predictions: left-out rows, and replications of the data."""
 
 from __future__ import annotations
 

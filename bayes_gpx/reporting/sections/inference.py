@@ -1,4 +1,4 @@
-"""Whether the inference can be trusted, in plain words, with numbers and figures."""
+"""Convergence of the inference in plain words, with numbers and figures."""
 
 from __future__ import annotations
 
