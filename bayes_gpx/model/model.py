@@ -227,7 +227,7 @@ class Model:
             x, z, y, exposure = (block.get(name) for name in ("X", "Z", "y", "exposure"))
             parts = Constant(PARTS, data)
         elif spec.observation.exposed:
-            name, dims = self.in_model("exposure"), (self.in_model("obs"),)
+            name, dims = self.in_model("exposure"), (self.in_model(data.responses[0]),)
             exposure = enter(name, scaled["exposure"], dims=dims)
         elif "exposure" in scaled:
             exposure = pt.constant(scaled["exposure"])

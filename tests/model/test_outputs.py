@@ -305,7 +305,8 @@ def test_what_outputs_share_is_drawn_from_the_prior():
         ({"representation": "hierarchy"}, "representation='collapsed'"),
         ({"correlation": 4}, "at most as many shared functions"),
         ({"correlation": -1}, "Pass a whole number of at least 0"),
-        ({"likelihood": "poisson"}, "must have one dimension"),
+        ({"likelihood": "poisson"}, "y is negative|y is fractional"),
+        ({"likelihood": "categorical"}, "must have one dimension"),
     ],
 )
 def test_what_does_not_go_with_outputs_is_refused(options, message):
