@@ -124,6 +124,32 @@ def builders():
         ),
         "GPX groups": partial(bx.GPX, X, y, groups=groups),
     }
+    waves, few = bx.HSGP([4, 4], 2.0), bx.Inducing(8)
+    counted = pd.DataFrame({"y": counts, "z": counts[::-1]})
+    found |= {
+        "GP groups waves": partial(bx.GP, X, y, groups=groups, approximation=waves),
+        "GP labels groups inducing": partial(
+            bx.GP, X, up, likelihood="bernoulli", groups=groups, approximation=few
+        ),
+        "GP classes groups waves": partial(
+            bx.GP, X, label, likelihood="categorical", groups=groups, approximation=waves
+        ),
+        "GP correlated groups": partial(
+            bx.GP, X, label, likelihood="categorical", correlation=1, groups=groups
+        ),
+        "GP groups constrained": partial(bx.GP, X, y, groups=groups, constraints=[increasing]),
+        "GP constrained inducing": partial(
+            bx.GP, X, y, constraints=[increasing], approximation=few
+        ),
+        "GP outputs groups": partial(bx.GP, X, table, correlation=1, groups=groups),
+        "GP outputs groups waves": partial(
+            bx.GP, X, table, correlation=1, groups=groups, approximation=waves
+        ),
+        "GP counts outputs": partial(bx.GP, X, counted, likelihood="poisson", correlation=1),
+        "GPX groups inducing": partial(bx.GPX, X, y, groups=groups, approximation=few),
+        "GPX outputs": partial(bx.GPX, X, table, correlation=1),
+        "GPX outputs waves": partial(bx.GPX, X, table, Z, approximation=waves),
+    }
     return found
 
 
@@ -239,14 +265,7 @@ FUNCTIONS = {
     "relevance": partial(asked, "relevance", **QUIET),
     "relevance of the mixture": partial(asked, "relevance", over="mixture", **QUIET),
     "interactions": partial(asked, "interactions", **QUIET),
-    "importances": lambda built, theta: bx.importances(
-        built,
-        theta,
-        **{k: v for k, v in new_rows(built).items() if k != "groups_new"},
-        draws=3,
-        seed=1,
-        **QUIET,
-    ),
+    "importances": partial(asked, "importances", draws=3, seed=1, **QUIET),
     "partial_dependence": partial(asked, "partial_dependence", steps=4, **DRAWN),
     "comparisons": partial(compared, **DRAWN),
     "average comparisons": partial(compared, by=True, on="latent", covariance=True, **DRAWN),
