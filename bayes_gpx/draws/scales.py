@@ -12,7 +12,9 @@ import pytensor.tensor as pt
 from scipy.special import softmax
 
 from bayes_gpx.draws.protocols import ModelLike
-from bayes_gpx.draws.questions import Question
+from bayes_gpx.draws.questions import Question, latent_units
+from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities
+from bayes_gpx.numerics.jets import Jet, expectation
 from bayes_gpx.numerics.threads import ThreadedFunction
 from bayes_gpx.validation import one_of
 
@@ -74,9 +76,7 @@ class Response(Latent):
 
     def question(self, latent: Question) -> Question:
         """In units of the response."""
-        units = response_units(self.model)
-        if not latent.total:
-            units = f"{units} per unit of the feature"
+        units = latent.units.replace(latent_units(self.model), response_units(self.model), 1)
         attrs = {**latent.attrs, "scale": "response"}
         return replace(latent, units=units, nonlinear=False, attrs=attrs)
 
@@ -109,6 +109,30 @@ class Response(Latent):
         """E S'(f) and E S''(f) of normal f."""
         found = self._expectations[1](mean.ravel(), np.maximum(variance, 0.0).ravel())
         return [part.reshape(mean.shape) for part in found]
+
+    def second_derivatives(
+        self, f: np.ndarray, gradients: np.ndarray, hessians: np.ndarray
+    ) -> np.ndarray:
+        """S' f_de + S'' f_d f_e (m, [C,] d^2), from f (m[, C]), (m, d[, C]) and (m, d^2[, C])."""
+        if not self.several:
+            _, slope, bend = _compiled_response(self._observation)(f[:, None])
+            crossed = gradients[:, :, None] * gradients[:, None]
+            return slope * hessians + bend * crossed.reshape(hessians.shape)
+        # With E and Cov over classes with probabilities p: p_c times h_c - E h, h the Hessian, and
+        # times the product of g_d,c - E g_d with g_e,c - E g_e less Cov(g_d, g_e).
+        p = softmax(f, axis=-1)[:, None]
+        centered = gradients - (p * gradients).sum(axis=-1, keepdims=True)
+        crossed = (centered[:, :, None] * centered[:, None]).reshape(hessians.shape)
+        inside = hessians + crossed
+        return (p * (inside - (p * inside).sum(axis=-1, keepdims=True))).transpose(0, 2, 1)
+
+    def expected_jets(self, mean: Jet, variance: Jet) -> tuple[Jet, ...]:
+        """E S(f) of normal f and its first two derivatives, of each class, or alone."""
+        if self.several:
+            return expected_probabilities(mean, variance)
+        mean = mean.shifted(self.center)
+        found = _rates(self._observation)(mean.value, np.maximum(variance.value, 0.0))
+        return (expectation(mean, variance, found[0], found[1:]),)
 
     @property
     def _expectations(self) -> list[ThreadedFunction]:
@@ -205,10 +229,17 @@ def _mean_response(observation: Likelihood) -> ThreadedFunction:
 
 @lru_cache(maxsize=8)
 def _compiled_response(observation: Likelihood) -> ThreadedFunction:
-    """Function from f (m, k) to the mean response and its slope."""
+    """Function from f (m, k) to the mean response, its slope and its second derivative."""
     f = pt.dmatrix("f")
-    mean, slope, _ = observation.response(f)
-    return ThreadedFunction([f], [mean, slope], trust_input=True)
+    return ThreadedFunction([f], list(observation.response(f)), trust_input=True)
+
+
+@lru_cache(maxsize=8)
+def _rates(observation: ScalarLikelihood) -> ThreadedFunction:
+    """Function from mean and variance (k,) of f to E S and the expectations of its derivatives."""
+    m, V = pt.dvectors("m", "V")
+    outputs = [observation.expected(m, V).value, *observation.rates(m, V)]
+    return ThreadedFunction([m, V], outputs, trust_input=True)
 
 
 @lru_cache(maxsize=8)

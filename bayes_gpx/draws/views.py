@@ -264,6 +264,40 @@ class ByChainRule(AtRows):
 
 
 @dataclass(frozen=True, eq=False)
+class BySecondChainRule(ByChainRule):
+    """Second derivatives at rows: S'(f) f_de + S''(f) f_d f_e."""
+
+    order: ClassVar = 2
+
+    @property
+    def operators(self) -> tuple[Callable, ...]:
+        """Values, gradients and Hessians of f."""
+        return (*super().operators, self.latent.operator)
+
+    def of_functions(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
+        """From values, gradients and Hessians of f at k rows, (F, k), (F, k d) and (F, k d^2)."""
+        scale, (f, gradients, hessians) = cast(Any, self.scale), values
+        classes = f.shape[2:]
+        f = f.reshape((-1, *classes)) + scale.center
+        gradients = gradients.reshape((len(f), -1, *classes))
+        hessians = hessians.reshape((len(f), -1, *classes))
+        found = scale.second_derivatives(f, gradients, hessians)
+        return [found.reshape((len(values[0]), -1, *found.shape[1:]))]
+
+    def expected(self, mean: Jet, variance: Jet) -> list[np.ndarray]:
+        """Means of `of_functions` for normal f: second derivatives of E S(f)."""
+        found = cast(Any, self.scale).expected_jets(mean, variance)
+        each = [cast(np.ndarray, jet.second).reshape((len(jet.value), -1)) for jet in found]
+        return [np.stack(each, axis=1) if self.scale.several else each[0]]
+
+
+def by_chain_rule(latent: Question, where: Points, scale: Latent) -> ByChainRule:
+    """The chain rule of first or second order, as the question needs it."""
+    rule = BySecondChainRule if len(latent.axes) == 2 else ByChainRule
+    return rule(latent, where, scale)
+
+
+@dataclass(frozen=True, eq=False)
 class AtCoalitions(AtRows):
     """Shapley values as sums of values at coalitions, which `latent` has in its operator."""
 
