@@ -257,6 +257,8 @@ def against(dataset: xr.Dataset) -> str:
     if name is None:
         return ""
     if name == "named":
+        if dataset["baseline"].ndim:
+            return "against each baseline"
         name = str(dataset["baseline"].item())
     return "against " + ("the given baseline" if name == "given" else f"the baseline {name!r}")
 
