@@ -240,12 +240,13 @@ class TrainingData:
         )
 
     def only(self, sources: Sequence[str]) -> "TrainingData":
-        """The same samples with some of X's own columns, on the scale of all; without Z."""
+        """The same samples with some columns of X, and of a Z that is X, on the scale of all."""
         X = self.X.only(sources)
-        kept = np.isin(self.X.columns, X.columns)
-        center, scale = np.asarray(self.X_scaling.center), np.asarray(self.X_scaling.scale)
-        scaling = Scaling(center[kept], scale[kept])
-        return replace(self, X=X, X_scaling=scaling)
+        found = replace(self, X=X, X_scaling=_picked(self.X_scaling, self.X, X))
+        if not self.tied:
+            return found
+        Z = with_intercept(X) if self.intercept else X
+        return replace(found, Z=Z, Z_scaling=_picked(self.Z_scaling, self.Z, Z))
 
     def read_new(
         self, X_new: Any, Z_new: Any = None, *, needs_z: bool = True
@@ -417,6 +418,12 @@ def read_exposure(exposure: Any, frame: Frame, observation: Reader) -> np.ndarra
     if (values <= 0).any():
         raise ValueError("exposure has values that are not above 0. Pass positive numbers.")
     return values
+
+
+def _picked(scaling: Any, frame: Any, part: Frame) -> Scaling:
+    """The scaling of those columns of a frame that a part has."""
+    kept = np.isin(frame.columns, part.columns)
+    return Scaling(np.asarray(scaling.center)[kept], np.asarray(scaling.scale)[kept])
 
 
 def with_intercept(frame: Frame) -> Frame:

@@ -21,7 +21,6 @@ from bayes_gpx.draws.points import Points
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.questions import Question, ShapleyOperator
 from bayes_gpx.draws.scales import Latent
-from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities
 from bayes_gpx.numerics.coalitions import Coalitions, Orders, coalitions
 from bayes_gpx.numerics.quadrature import chebyshev, gauss_legendre, interpolation
 
@@ -230,13 +229,13 @@ class ByChainRule(AtRows):
         every = slice(None)
         across, w = _fine(self.degree, scale.panels(self.degree))
         if scale.several:
-            probabilities = expected_probabilities(mean, variance)
-            slopes = np.stack([cast(np.ndarray, jet.first) for jet in probabilities], axis=1)
+            found = scale.of_classes(mean, variance)
+            slopes = np.stack([cast(np.ndarray, jet.first) for jet in found], axis=1)
             if not self.latent.total:
                 return [slopes]
             slopes = slopes.reshape((-1, t, *slopes.shape[1:]))
             shares = self._way[:, None] * np.einsum("k,mkcd->mcd", w @ across, slopes)
-            value = np.stack([jet.value for jet in probabilities], axis=1)
+            value = np.stack([jet.value for jet in found], axis=1)
             ends = value.reshape(slopes.shape[:3])[:, [0, -1]]
             return [shares, self._between(ends[None], every)[0]]
         m, V = (jet.value.reshape((-1, t)) for jet in (mean, variance))
@@ -261,6 +260,39 @@ class ByChainRule(AtRows):
     @property
     def _way(self) -> np.ndarray:
         return self.where.X - self.where.baseline
+
+
+@dataclass(frozen=True, eq=False)
+class BySecondChainRule(ByChainRule):
+    """Second derivatives at rows: S'(f) f_de + S''(f) f_d f_e."""
+
+    order: ClassVar = 2
+
+    @property
+    def operators(self) -> tuple[Callable, ...]:
+        """Values, gradients and Hessians of f."""
+        return (*super().operators, self.latent.operator)
+
+    def of_functions(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
+        """From values, gradients and Hessians of f at k rows, (F, k), (F, k d) and (F, k d^2)."""
+        scale, (f, gradients, hessians) = cast(Any, self.scale), values
+        classes = f.shape[2:]
+        f = f.reshape((-1, *classes)) + scale.center
+        gradients = gradients.reshape((len(f), -1, *classes))
+        hessians = hessians.reshape((len(f), -1, *classes))
+        found = scale.second_derivatives(f, gradients, hessians)
+        return [found.reshape((len(values[0]), -1, *found.shape[1:]))]
+
+    def expected(self, mean: Jet, variance: Jet) -> list[np.ndarray]:
+        """Means of `of_functions` for normal f: second derivatives of E S(f)."""
+        found = cast(Any, self.scale).expected_bends(mean, variance)
+        return [found.reshape((*found.shape[:-2], -1))]
+
+
+def by_chain_rule(latent: Question, where: Points, scale: Latent) -> ByChainRule:
+    """The chain rule of first or second order, as the question needs it."""
+    rule = BySecondChainRule if len(latent.axes) == 2 else ByChainRule
+    return rule(latent, where, scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,12 +333,7 @@ class AtCoalitions(AtRows):
 
     def expected_values(self, mean: Jet, variance: Jet) -> np.ndarray:
         """Expected values (m, [C,] s) of coalitions."""
-        if self.scale.several and self.question.attrs.get("scale") == "response":
-            each = expected_probabilities(mean, variance)
-            return self._by_coalition(np.stack([jet.value for jet in each], axis=1))
-        return self._by_coalition(
-            self.scale.expected(mean.value + self.scale.center, variance.value)
-        )
+        return self._by_coalition(self.scale.expected_values(mean, variance))
 
     def _by_coalition(self, values: np.ndarray) -> np.ndarray:
         """Values (m, [C,] s) of coalitions, averaged over baselines, from all points."""
@@ -349,7 +376,7 @@ def expectations(
         ends = np.cumsum([0, *(len(s.X) for s in spread)])
         chosen = [*range(len(hyper))] if numbers is None else sorted(numbers)
         shown = progressbar and numbers is None
-        found = jets(
+        moments = jets(
             model,
             hyper,
             where,
@@ -358,12 +385,13 @@ def expectations(
             only=chosen,
             progressbar=shown,
         )
-        for number, (_, theta, mean, variance, _) in zip(chosen, found, strict=True):
-            variance = variance.shifted(view.scale.noise(theta))
+        for number, (_, theta, mean, variance, _) in zip(chosen, moments, strict=True):
+            scale = view.scale.given(theta)
             for k, part in enumerate(parts):
                 here = slice(ends[k], ends[k + 1])
                 own = [jet.at(here) for jet in (mean, variance)]
-                yield np.array([number]), k, slice(None), [v[None] for v in read(part, *own)]
+                found = read(replace(part, scale=scale), *own)
+                yield np.array([number]), k, slice(None), [v[None] for v in found]
 
     yield from view.answers(ask, len(hyper))
 

@@ -17,7 +17,7 @@ from bayes_gpx.draws.points import from_baseline, points
 from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import Functions, answer, draw_functions, log_statements
 from bayes_gpx.draws.scales import Latent, Response
-from bayes_gpx.draws.views import AtRows, ByChainRule
+from bayes_gpx.draws.views import AtRows, by_chain_rule
 from bayes_gpx.explain.attributions import named
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
@@ -277,16 +277,16 @@ class RandomFunctions:
 
     def _ask(self, quantity: Question, where: Points, on: str = "latent") -> xr.Dataset:
         where, bent = where.having(positions=None), is_nonlinear(self._model, quantity, on)
-        if bent and (self.joint or len(quantity.axes) == 2 or where.paths > 1):
+        if bent and (self.joint or where.paths > 1):
             raise ValueError(
                 f"{quantity.name} of the response is computed by random functions, which this "
-                "kernel may not have, for one baseline and order 1. Pass on='latent'."
+                "kernel may not have, for one baseline. Pass on='latent'."
             )
         if self._functions is None:
             options = {"joint": True, "on": on, **self._options}
             return evaluate(self._model, self._idata, quantity, where, **options)
         view = AtRows(quantity, where, Latent(self._model))
         if bent:
-            view = ByChainRule(quantity, where, Response(self._model))
+            view = by_chain_rule(quantity, where, Response(self._model))
         found = answer(self._functions, view, progressbar=self._options["progressbar"])
         return found.assign_attrs({FUNCTIONS: digest(*self._functions.updates)})

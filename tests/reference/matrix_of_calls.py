@@ -245,6 +245,9 @@ FUNCTIONS = {
     "derivatives": partial(asked, "derivatives", draws=20, seed=1, **SUMMARY),
     "derivatives latent": partial(asked, "derivatives", on="latent", covariance=True, **SUMMARY),
     "second derivatives": partial(asked, "derivatives", on="latent", order=2, **SUMMARY),
+    "second derivatives of the response": partial(
+        asked, "derivatives", order=2, draws=20, seed=1, **SUMMARY
+    ),
     "slopes": partial(asked, "slopes", **DRAWN),
     "path_slopes": partial(asked, "path_slopes", obs=[0], on="latent", **DRAWN),
     "attributions": partial(asked, "attributions", draws=20, seed=1, **SUMMARY),
@@ -253,6 +256,12 @@ FUNCTIONS = {
         asked, "attributions", on="latent", baseline="zero", **SUMMARY
     ),
     "shapley_values": partial(asked, "shapley_values", draws=20, seed=1, **SUMMARY),
+    "attributions of the log variance": partial(
+        asked, "attributions", of="log_variance", **SUMMARY
+    ),
+    "shapley_values of the log variance": partial(
+        asked, "shapley_values", of="log_variance", on="latent", baseline="median", **SUMMARY
+    ),
     "weights": partial(asked, "weights", draws=20, seed=1, **SUMMARY),
     "smooth weights": partial(
         asked, "weights", smooth=True, units="original", covariance=True, **SUMMARY
