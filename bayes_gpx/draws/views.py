@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import batched
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -36,6 +37,9 @@ TRIALS = 8
 
 CLOSE, NEAR = 1e-9, 1e-7
 """Shares of the largest difference that attributions may miss in all: in trials, and later."""
+
+LARGEST_AVERAGE = 2**26
+"""Bytes of attributions of all functions that an average over baselines adds up at a time."""
 
 type Answers = Iterator[tuple[np.ndarray, np.ndarray, list[np.ndarray]]]
 """Numbers of functions or draws (F,), positions of rows (k,), and answers: components (F, k, c), or
@@ -94,7 +98,8 @@ class AtRows:
         """Points where each row is at several X, (m, ..., d)."""
         together, training = self.together, self.scale.model.training
         X = X.reshape((-1, X.shape[-1]))
-        inputs = {n: np.repeat(v, together, axis=0) for n, v in self.where.inputs.items()}
+        kept = {n: v for n, v in self.where.inputs.items() if n != "start"}
+        inputs = {n: np.repeat(v, together, axis=0) for n, v in kept.items()}
         inputs["X"] = X
         if training.tied:
             inputs["Z"] = np.hstack([X, np.ones((len(X), int(training.intercept)))])
@@ -124,9 +129,8 @@ class ByChainRule(AtRows):
         """All nodes on the path of the first row, then of the second row."""
         if not self.latent.total:
             return self.where
-        t = chebyshev(self.degree)[:, None]
-        start = cast(np.ndarray, self.where.baseline)
-        return self._at(start + t * (self.where.X[:, None] - start))
+        t, way = chebyshev(self.degree)[:, None], self._way[:, None]
+        return self._at(self.where.X[:, None] - (1.0 - t) * way)
 
     def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
         """As in `AtRows`, each answer with the degree that it needs."""
@@ -259,7 +263,31 @@ class ByChainRule(AtRows):
 
     @property
     def _way(self) -> np.ndarray:
-        return self.where.X - self.where.baseline
+        start = self.where.inputs.get("start", self.where.baseline)
+        return self.where.X - cast(np.ndarray, start)
+
+
+@dataclass(frozen=True, eq=False)
+class OverBaselines(ByChainRule):
+    """Attributions along the paths from several baselines to each row, averaged."""
+
+    def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
+        """As in `ByChainRule`, where each pair of a row and a baseline is a row."""
+        starts = cast(np.ndarray, self.where.baseline)
+        B, width = len(starts), 8 * count * self.latent.width
+        for block in batched(range(len(self.where.X)), max(1, LARGEST_AVERAGE // width)):
+            rows = np.array(block)
+            pairs = self.where.take(np.repeat(rows, B)).having(
+                start=np.tile(starts, (len(rows), 1))
+            )
+            each = ByChainRule(self.latent, pairs, self.scale)
+            total = list[np.ndarray]()
+            for numbers, own, found in each.answers(ask, count):
+                shapes = [(count, len(rows), *part.shape[2:]) for part in found]
+                total = total or [np.zeros(shape) for shape in shapes]
+                for sums, part in zip(total, found, strict=True):
+                    np.add.at(sums, (numbers[:, None], own // B), part / B)
+            yield np.arange(count), rows, total
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,8 +318,12 @@ class BySecondChainRule(ByChainRule):
 
 
 def by_chain_rule(latent: Question, where: Points, scale: Latent) -> ByChainRule:
-    """The chain rule of first or second order, as the question needs it."""
-    rule = BySecondChainRule if len(latent.axes) == 2 else ByChainRule
+    """The chain rule of first or second order, or along the paths from one baseline or several."""
+    rule = ByChainRule
+    if len(latent.axes) == 2:
+        rule = BySecondChainRule
+    elif latent.total and np.ndim(cast(np.ndarray, where.baseline)) == 2:
+        rule = OverBaselines
     return rule(latent, where, scale)
 
 

@@ -277,10 +277,10 @@ class RandomFunctions:
 
     def _ask(self, quantity: Question, where: Points, on: str = "latent") -> xr.Dataset:
         where, bent = where.having(positions=None), is_nonlinear(self._model, quantity, on)
-        if bent and (self.joint or where.paths > 1):
+        if bent and self.joint:
             raise ValueError(
                 f"{quantity.name} of the response is computed by random functions, which this "
-                "kernel may not have, for one baseline. Pass on='latent'."
+                "kernel does not have. Pass on='latent'."
             )
         if self._functions is None:
             options = {"joint": True, "on": on, **self._options}

@@ -121,8 +121,8 @@ def test_random_orders_and_what_is_refused():
     values = log_variance(points, THETA["sigma"] ** 2).reshape((4, -1))
     assert_allclose(found["attribution_mean"], values @ orders.shares.T, atol=1e-9)
     assert_allclose(found["attribution_mc_error"], orders.errors(values), atol=1e-9)
-    with pytest.raises(ValueError, match="one baseline and 'exact'"):
-        bx.attributions(model, THETA, X_NEW, of="log_variance", baseline=X[:2])
+    with pytest.raises(ValueError, match="method is 'simpson'.*Leave method and steps out"):
+        bx.attributions(model, THETA, X_NEW, of="log_variance", method="simpson", steps=4)
     with pytest.raises(ValueError, match="'sd'. Pass one of"):
         bx.attributions(model, THETA, X_NEW, of="sd")
     heavy = bx.GP(X, Y, likelihood="student_t")
@@ -230,3 +230,13 @@ def test_the_variance_of_a_class_alone_is_that_of_its_f():
     ends = [bx.predictions(model, theta, P, **asked)["f_sd"].values for P in (X_NEW, 0 * X_NEW)]
     total = found["attribution_mean"].sum("feature").transpose("obs", "class")
     assert_allclose(total, 2 * np.log(ends[0] / ends[1]), atol=1e-6)
+
+
+def test_several_baselines_are_averaged():
+    """Rows of a baseline count equally: the result is the mean of those against each."""
+    model, baselines = bx.GP(X, Y, scale=False), {k: X[k] for k in range(3)}
+    options = {"of": "log_variance", "progressbar": False}
+    found = bx.attributions(model, THETA, X_NEW, baseline=X[:3], **options)
+    each = bx.attributions(model, THETA, X_NEW, baseline=baselines, **options)
+    for name in ("attribution_mean", "difference_mean"):
+        assert_allclose(found[name], each[name].mean("baseline"), rtol=1e-10)
