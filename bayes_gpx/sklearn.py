@@ -21,6 +21,7 @@ from bayes_gpx.data.features import row_labels
 from bayes_gpx.data.numbers import numeric
 from bayes_gpx.data.response import labels_of_part
 from bayes_gpx.explain import attributions, contributions, predictions
+from bayes_gpx.model.constraints import Constraint
 from bayes_gpx.model.gp import GP, GPX
 
 try:
@@ -116,6 +117,10 @@ class GPRegressor(RegressorMixin, _Estimator):
     fit_options : dict, optional
         Further arguments of ``model.fit``, such as ``{"draws": 500}``.
     random_state : int, RandomState or None
+    constraints : sequence of constraints
+        As in `bayes_gpx.GP`: ``[bx.constraints.Increasing("dose")]``. The columns of an array are
+        ``x0``, ``x1``, ...; values are in the units of X as `fit` is given it, after any scaling of
+        a pipeline.
 
     Attributes
     ----------
@@ -137,6 +142,7 @@ class GPRegressor(RegressorMixin, _Estimator):
         method: str = "map",
         fit_options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
+        constraints: Sequence[Constraint] = (),
     ) -> None:
         self.kernel = kernel
         self.ard = ard
@@ -149,6 +155,7 @@ class GPRegressor(RegressorMixin, _Estimator):
         self.method = method
         self.fit_options = fit_options
         self.random_state = random_state
+        self.constraints = constraints
 
     def fit(self, X: Table, y: Column, exposure: Column | None = None) -> Self:
         """Infer the hyperparameters from X (n, d), y (n,) and, of counts, their exposure (n,)."""
@@ -169,7 +176,7 @@ class GPXRegressor(RegressorMixin, _Estimator):
     ----------
     kernel, ard, likelihood, link, approximation, priors, resolution, scale, weight_prior, intercept
         As in `bayes_gpx.GPX`; the features with weights are X.
-    method, fit_options, random_state
+    method, fit_options, random_state, constraints
         As in `GPRegressor`.
 
     Attributes
@@ -193,6 +200,7 @@ class GPXRegressor(RegressorMixin, _Estimator):
         method: str = "map",
         fit_options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
+        constraints: Sequence[Constraint] = (),
     ) -> None:
         self.kernel = kernel
         self.ard = ard
@@ -207,6 +215,7 @@ class GPXRegressor(RegressorMixin, _Estimator):
         self.method = method
         self.fit_options = fit_options
         self.random_state = random_state
+        self.constraints = constraints
 
     def fit(self, X: Table, y: Column, exposure: Column | None = None) -> Self:
         """Infer the hyperparameters from X (n, d), y (n,) and, of counts, their exposure (n,)."""
@@ -229,7 +238,7 @@ class GPClassifier(ClassifierMixin, _Estimator):
     ----------
     kernel, ard, link, approximation, priors, scale
         As in `bayes_gpx.GP`; `link` is for two classes.
-    method, fit_options, random_state
+    method, fit_options, random_state, constraints
         As in `GPRegressor`.
 
     Attributes
@@ -250,6 +259,7 @@ class GPClassifier(ClassifierMixin, _Estimator):
         method: str = "map",
         fit_options: Mapping[str, Any] | None = None,
         random_state: int | np.random.RandomState | None = None,
+        constraints: Sequence[Constraint] = (),
     ) -> None:
         self.kernel = kernel
         self.ard = ard
@@ -260,6 +270,7 @@ class GPClassifier(ClassifierMixin, _Estimator):
         self.method = method
         self.fit_options = fit_options
         self.random_state = random_state
+        self.constraints = constraints
 
     def fit(self, X: Table, y: Column) -> Self:
         """Infer the hyperparameters from X (n, d) and labels y (n,)."""

@@ -28,13 +28,25 @@ def reasons(matrix: dict[str, dict[str, Any]]) -> dict[str, int]:
     return {text: k for k, (text, _) in enumerate(counts.most_common(), start=1)}
 
 
+def refused(matrix: dict[str, dict[str, Any]]) -> dict[str, bool]:
+    """Whether a function refuses any model, by its name."""
+    functions = next(iter(matrix.values()))
+    return {f: any(isinstance(row[f], str) for row in matrix.values()) for f in functions}
+
+
+def everywhere(matrix: dict[str, dict[str, Any]]) -> str:
+    """Names of the functions that work with every model."""
+    return ", ".join(f"`{name}`" for name, any_ in refused(matrix).items() if not any_) + ".\n"
+
+
 def table(matrix: dict[str, dict[str, Any]]) -> str:
-    """Markdown table of models by functions: a check mark, or the number of the reason."""
+    """Markdown table of models by the other functions: a check mark, or the reason's number."""
     number = reasons(matrix)
-    functions = list(next(iter(matrix.values())))
+    functions = [name for name, any_ in refused(matrix).items() if any_]
     rows = [["Model", *functions], ["---"] * (len(functions) + 1)]
     for model, cells in matrix.items():
-        told = [number[reason(c)] if isinstance(c, str) else 0 for c in cells.values()]
+        shown = [cells[name] for name in functions]
+        told = [number[reason(cell)] if isinstance(cell, str) else 0 for cell in shown]
         rows.append([model, *(f'<a href="#reason-{k}">{k}</a>' if k else "✓" for k in told)])
     lines = [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join(["```{table}", ":class: matrix", "", *lines, "```", ""])
@@ -81,6 +93,7 @@ def write(folder: Path) -> None:
     matrix = json.loads(MATRIX.read_text(encoding="utf-8"))
     defined = runpy.run_path(str(MATRIX.with_suffix(".py")))
     texts = {
+        "everywhere": everywhere(matrix),
         "matrix": table(matrix),
         "reasons": listed(matrix),
         "models": calls(defined["builders"]()),

@@ -108,7 +108,7 @@ def test_labels_keep_the_type_that_they_came_in(dtype, labels, coded, data):
 
 # Estimators integrate the function out, for which both representations are one.
 APART = {"X", "y", "Z", "exposure", "name", "representation"}
-APART |= {"groups", "constraints", "correlation"}
+APART |= {"groups", "correlation"}
 OWN = {"method", "fit_options", "random_state"}
 
 
@@ -153,6 +153,29 @@ def test_what_an_estimator_is_given_reaches_its_model(estimator, build, settings
     assert given.model_.hyperparameters == model.hyperparameters
     other = estimator().set_params(**given.get_params(deep=False))
     assert other.get_params(deep=False) == given.get_params(deep=False)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_constraints_are_parameters_like_others(estimator, data):
+    """A clone has them too; each fold of a cross-validation puts them on its own rows."""
+    X, y, f = data
+    y = (f > f.median()) if estimator is ESTIMATORS[2] else y
+    own = (bx.constraints.Decreasing("age", at=X[:3]),)
+    given = estimator(constraints=own, priors={"lengthscale": [3.0, 3.0]})
+    assert given.get_params()["constraints"] is own and estimator().constraints == ()
+    fitted = clone(given).fit(X, y)
+    names = fitted.model_.specification.constraints.names
+    assert names == bx.GP(X, y, constraints=own).specification.constraints.names
+    asked = {"keep": "summary", "progressbar": False, "on": "latent"}
+    slopes = bx.derivatives(fitted.model_, fitted.idata_, X[:3], **asked)["derivative_mean"]
+    assert (slopes.sel(feature="age") < 1e-3).all()
+    again = pickle.loads(pickle.dumps(fitted))
+    assert_allclose(again.predict(X) == y, fitted.predict(X) == y)
+    if estimator is ESTIMATORS[0]:
+        scores = cross_val_score(given, X, y, cv=2, error_score="raise")
+        assert np.isfinite(scores).all()
+    with pytest.raises(ValueError, match="weight"):
+        estimator(constraints=[bx.constraints.Increasing("weight")]).fit(X, y)
 
 
 def test_exposure_is_given_to_fit(data):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import numpy as np
 import pandas as pd
 import xarray as xr
-from scipy.stats import norm
+from scipy.optimize import minimize
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.assess.projection import Reference, project_to, thinned
+from bayes_gpx.assess.projection import Reference, predictive, project_to, thinned
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
-from bayes_gpx.draws.leave_one_out import averaged, held_out_log_likelihood
+from bayes_gpx.draws.leave_one_out import averaged, held_out_log_likelihood, log_density_at
 from bayes_gpx.explain.conditional_variance import conditional_variance
 from bayes_gpx.explain.relevance import relevance
 from bayes_gpx.inference.methods import METHODS
@@ -119,17 +119,18 @@ def project(
 
     Use this variable selection by projection to choose a small model, and `relevance` to rank
     features of one model. The model with all features is the reference. A submodel has the same
-    kernel on the first features of a search path. Each draw of the reference is projected: the
-    submodel's hyperparameters minimize the Kullback-Leibler divergence, summed over rows, from the
-    reference's leave-one-out predictive distributions [1]_. Submodels are never fitted to y, so
-    their uncertainty is the reference's, as far as fewer features can express it. Cross-validation
-    scores the submodels and repeats the search without each fold: selecting and scoring on the same
-    rows would favor small models.
+    kernel and likelihood on the first features of a search path; in a GPX without its own Z, the
+    other features have no weights either. Each draw of the reference is projected: the submodel's
+    hyperparameters minimize the Kullback-Leibler divergence, summed over rows, from the reference's
+    leave-one-out predictive distributions [1]_. Submodels are never fitted to y, so their
+    uncertainty is the reference's, as far as fewer features can express it. Cross-validation scores
+    the submodels and repeats the search without each fold: selecting and scoring on the same rows
+    would favor small models.
 
     Parameters
     ----------
-    model : GP
-        With a Gaussian likelihood, a kernel by name, and no approximation.
+    model : GP or GPX
+        With a kernel by name and one response, in memory.
     idata : xarray.DataTree or dict
         Its fit, or a dict of fixed hyperparameters, which all folds then share.
     path : "relevance", "variance" or list of str
@@ -146,7 +147,8 @@ def project(
         the search is repeated.
     clusters : int
         Number of evenly spaced reference draws that are projected and scored. A search takes a
-        fraction of a second for each draw and size, growing with the cube of the number of rows.
+        fraction of a second for each draw and size, growing with the cube of the number of rows;
+        see Notes.
     executor : concurrent.futures.Executor, optional
         Works on several folds at a time, for example Dask's ``client.get_executor()``.
     seed : int, optional
@@ -162,9 +164,9 @@ def project(
     Raises
     ------
     ValueError
-        For a GPX, other likelihoods, approximations and callable kernels; for an `idata` of another
-        model, unknown features, sizes beyond the path, and more folds than rows; for "variance" if
-        a search has no more rows than columns.
+        For callable kernels, several outputs, groups, constraints and out-of-core rows; for an
+        `idata` of another model, unknown features, sizes beyond the path, and more folds than rows;
+        for "variance" if a search has no more rows than columns.
 
     Warns
     -----
@@ -175,6 +177,12 @@ def project(
     -----
     Projected hyperparameters have no priors, because the reference contains the prior information.
     A fold is left out of y only; data keep the scale of all rows.
+
+    The divergences of classes and counts, and of Student's t, are the divergences of `relevance`.
+    They compare distributions of one family, so its shape (`nu`, `dispersion`) stays as in the
+    reference, and so do loadings of correlated classes. Gradients are exact with a Gaussian
+    likelihood and no approximation. Otherwise they are finite differences, which take longer in
+    proportion to the number of hyperparameters; pass fewer `clusters`.
 
     References
     ----------
@@ -246,14 +254,12 @@ def _refuse(model: Model, idata: Draws) -> None:
     refuse_swapped(model, idata)
     spec = model.specification
     model.training.refuse_outputs("project", "Fit a model of one column of y.")
-    exact = spec.normal and spec.approximation is None and not spec.hierarchical
-    if spec.family != "GP" or not exact or not isinstance(spec.kernel, str):
+    if spec.hierarchical or not isinstance(spec.kernel, str):
         kernel = spec.kernel if isinstance(spec.kernel, str) else "a function or a matrix"
         raise ValueError(
-            f"The model is a {spec.family} with likelihood={spec.likelihood!r}, kernel={kernel}, "
-            f"approximation={spec.approximation} and representation={spec.representation!r}. Pass "
-            "a bx.GP with normal noise, a kernel by name, no approximation and the representation "
-            "'collapsed'."
+            f"The model has kernel={kernel} and representation={spec.representation!r}. Pass a "
+            "model with a kernel by name, since a kernel of your own may need all columns, and the "
+            "representation 'collapsed'."
         )
     if model.training.groups is not None:
         raise ValueError(
@@ -264,6 +270,11 @@ def _refuse(model: Model, idata: Draws) -> None:
         raise ValueError(
             "The model has constraints, which may be about features that submodels lack. Pass a "
             "model without constraints."
+        )
+    if model.training.streamed:
+        raise ValueError(
+            f"The {model.training.n} training rows are out-of-core data, which are not read again "
+            "for each fold. Pass a model of a random sample of the rows in memory."
         )
     if model.joined:
         raise ValueError(
@@ -305,7 +316,7 @@ class _Found:
     path: list[str]
     kl: dict[int, float]  # by size, for sizes above 0
     submodels: dict[int, tuple[Model, xr.DataTree]]  # by size, for sizes above 0
-    constant: tuple[np.ndarray, np.ndarray]  # means and variances (S,) without features
+    constant: tuple[np.ndarray, np.ndarray]  # moments of f without features, as in `LeftOut`
     reference: tuple[Model, Draws]  # a GP with its thinned draws
 
     def scores(self, rows: TrainingData, sizes: Sequence[int]) -> np.ndarray:
@@ -315,13 +326,13 @@ class _Found:
         )
 
     def _score(self, rows: TrainingData, size: int) -> np.ndarray:
+        model, idata = self.reference
         if size:
             submodel, idata = self.submodels[size]
             return _score(submodel, idata, rows.only(submodel.training.X.sources))
-        mean, variance = (v[:, None] for v in self.constant)
-        terms = norm.logpdf(rows.scaled()["y"], mean, np.sqrt(variance))
-        named = xr.DataArray(terms[None], dims=["chain", "draw", "obs"])
-        return averaged(named) - np.log(rows.response_scaling.scale)
+        return averaged(
+            log_density_at(model, hyperparameter_draws(model, idata), rows, *self.constant)
+        )
 
 
 def _score(model: Model, idata: Draws, rows: TrainingData) -> np.ndarray:
@@ -408,14 +419,52 @@ def _ranked(model: Model, sizes: np.ndarray) -> list[str]:
 
 
 def _constant(reference: Reference) -> tuple[tuple[np.ndarray, np.ndarray], float]:
-    """Moments (S,) of the normal closest to each draw's predictions, and the mean divergence."""
-    # Each normal has the moments of the mixture over rows; the divergence is averaged over rows and
-    # draws.
-    mean = reference.mean.mean(axis=1)
-    apart = reference.mean - mean[:, None]
-    variance = (reference.variance + apart**2).mean(axis=1)
-    kl = 0.5 * (np.log(variance)[:, None] - np.log(reference.variance)).mean()
-    return (mean, variance), float(kl)
+    """Moments of the normal f without features closest to each draw, and the mean divergence."""
+    # With normal noise the response of all rows has the moments of the mixture over rows. Others
+    # are optimized: the mean of f, and its variance where the response is f and noise. Where it is
+    # a rate or a probability, the mean of f alone determines the closest one. The divergence is
+    # averaged over rows and draws.
+    model, moments, kls = reference.model, [], []
+    for k, (_, theta) in enumerate(reference.hyper):
+        aim = reference.predictive(k)
+        found = _closest(model, aim, reference.mean[k], reference.spread[k], theta)
+        own = predictive(model, _at_all_rows(model, found), theta)
+        kls.append(model.specification.observation.divergence(aim, own).mean())
+        moments.append(found)
+    mean, spread = (np.stack(part) for part in zip(*moments, strict=True))
+    return (mean, spread), float(np.mean(kls))
+
+
+def _at_all_rows(
+    model: Model, moments: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Moments of f at one row, repeated for all training rows."""
+    mean, spread = (np.broadcast_to(v, (model.training.n, *np.shape(v))) for v in moments)
+    return mean, spread
+
+
+def _closest(
+    model: Model, aim: Any, mean: np.ndarray, spread: np.ndarray, theta: Mapping[str, Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Moments of the f of all rows that is closest to the responses `aim` of a draw."""
+    observation, center = model.specification.observation, mean.mean(axis=0)
+    if observation.normal:
+        return center, np.mean(spread + (mean - center) ** 2, keepdims=True)[0]
+    own = observation.mean_name is None
+
+    def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if own:
+            return x[0], np.exp(x[1])
+        return x.reshape(center.shape), np.zeros(center.shape * 2)
+
+    def apart(x: np.ndarray) -> float:
+        found = predictive(model, _at_all_rows(model, moments(x)), theta)
+        return observation.divergence(aim, found).mean()
+
+    start = np.ravel(center)
+    if own:
+        start = np.append(start, np.log((spread + (mean - center) ** 2).mean()))
+    return moments(minimize(apart, start, method="BFGS", options={"gtol": 1e-7}).x)
 
 
 def _table(whole: _Found, parts: Sequence[_Part], sizes: Sequence[int]) -> pd.DataFrame:

@@ -20,11 +20,13 @@ from bayes_gpx.inference.base import Start, ValueAndSlope
 from bayes_gpx.inference.datatree import as_tree, name_method
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.optimise import Optimum, ascend
+from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.threads import blas_threads, parallel_densities
 from bayes_gpx.posteriors.base import OneDraw
 from bayes_gpx.system.warning import warn
 
 if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
     from bayes_gpx.model.model import Model
 
 
@@ -34,9 +36,11 @@ CLOSE = 1e-8
 Smaller values double the time if features hardly matter, and gain less than 1e-6 nats a row.
 """
 
+STEP = 1e-4
+"""Step of differences of the divergence in the logarithms of hyperparameters."""
 
-AIM = "jitter", "target_mean", "target_variance"
-"""What a divergence is given: mean and variance of each response from the others, (n,)."""
+AIM = "target_mean", "target_variance"
+"""What a divergence of normals is given: mean and variance of each response from the others."""
 
 
 class Reference(NamedTuple):
@@ -44,16 +48,33 @@ class Reference(NamedTuple):
 
     model: Model
     hyper: HyperparameterDraws
-    mean: np.ndarray  # (S, n) on the model's scale
-    variance: np.ndarray  # (S, n)
+    mean: np.ndarray  # (S, n[, C]) of f on the model's scale
+    spread: np.ndarray  # (S, n) variances, or (S, n, C, C) square roots
     jitter: float  # largest relative jitter of any draw
 
     @classmethod
     def of(cls, model: Model, idata: Draws) -> Reference:
         """Compute the reference of a fit with one chain."""
         build: Any = _left_out
-        (mean, variance), hyper, jitter = at_training_rows(model, idata, build, progressbar=False)
-        return cls(model, hyper, mean[0], variance[0], jitter)
+        (mean, spread), hyper, jitter = at_training_rows(model, idata, build, progressbar=False)
+        return cls(model, hyper, mean[0], spread[0], jitter)
+
+    def predictive(self, k: int) -> Any:
+        """Distributions of the responses for one draw."""
+        theta = [theta for _, theta in self.hyper][k]
+        return predictive(self.model, (self.mean[k], self.spread[k]), theta)
+
+
+def predictive(
+    model: Model, moments: tuple[np.ndarray, np.ndarray], theta: Mapping[str, Any]
+) -> Any:
+    """Distributions of the training responses, from moments of f as in `LeftOut`."""
+    observation, (mean, spread) = model.specification.observation, moments
+    if observation.class_shape:
+        spread = spread @ np.swapaxes(spread, -1, -2)
+    elif observation.exposed:
+        mean = mean + np.log(model.training.scaled()["exposure"])
+    return observation.predictive(Jet(mean), Jet(spread), theta)
 
 
 def thinned(idata: Draws, count: int) -> Draws:
@@ -75,23 +96,38 @@ def thinned(idata: Draws, count: int) -> Draws:
 def project_to(reference: Reference, sources: list[str]) -> tuple[Model, xr.DataTree]:
     """The submodel of some features, with the projection of each draw of a reference."""
     # A draw's projection minimizes ``sum_i KL(p(y_i | y_-i, reference) || p(y_i | y_-i,
-    # submodel))`` over the submodel's hyperparameters, by L-BFGS with exact gradients, starting at
-    # the reference's own. `sample_stats` contains the divergence `kl`, an average over rows in
-    # nats, and `converged`.
+    # submodel))`` over the submodel's hyperparameters, by L-BFGS, starting at the reference's own.
+    # Gradients are exact with normal noise and all rows; others are differences, because the mode
+    # of Laplace's approximation has no gradient. `sample_stats` contains the divergence `kl`, an
+    # average over rows in nats, and `converged`.
     model = reference.model
     submodel = model.of_features(sources)
     n, size = model.training.n, len(reference.mean)
-    kept = np.isin(model.training.X.columns, submodel.training.X.columns)
-    scales = _Scales(submodel)
-    starts = [_of_columns(theta, submodel, kept) for _, theta in reference.hyper]
-    jitter = np.asarray(reference.jitter)
-    changing = dict(zip(AIM, (jitter, reference.mean[0], reference.variance[0]), strict=True))
-    divergence = for_threads(submodel, _as_draws(starts), _divergence, changing)
+    starts = [_of_columns(theta, model, submodel) for _, theta in reference.hyper]
+    scales = _Scales(submodel, starts[0])
+    aims = [reference.predictive(k) for k in range(size)]
+    jitter, spec = np.asarray(reference.jitter), model.specification
+    exact = spec.normal and spec.approximation is None
+    changing = {"jitter": jitter}
+    if exact:
+        changing |= dict.fromkeys(AIM, reference.mean[0])
+    left_out = for_threads(
+        submodel, _as_draws(starts), _divergence if exact else _left_out, changing
+    )
 
     def projected(k: int) -> Optimum:
-        target, own = (jitter, reference.mean[k], reference.variance[k]), divergence()
-        climb = _Climb(scales, starts[k], lambda *theta: own(*theta, *target))
-        return ascend(climb, {}, CLOSE)
+        own, aim = left_out(), aims[k]
+        if exact:
+            target = jitter, aim.means[0].value, aim.variance.value
+            return ascend(_Climb(scales, starts[k], lambda *theta: own(*theta, *target)), {}, CLOSE)
+
+        def divergence(*theta: np.ndarray) -> float:
+            mean, spread = (np.array(part) for part in own(*theta, jitter))
+            named = dict(zip(starts[k], theta, strict=True))
+            found = predictive(submodel, (mean, spread), named)
+            return spec.observation.divergence(aim, found).sum()
+
+        return ascend(_Climb(scales, starts[k], by_differences(divergence)), {}, CLOSE)
 
     workers = min(size, parallel_densities(n))
     with blas_threads(n, workers), ThreadPoolExecutor(workers) as pool:
@@ -107,10 +143,13 @@ def project_to(reference: Reference, sources: list[str]) -> tuple[Model, xr.Data
         "kl": np.array([[max(-optimum.log_density, 0.0) / n for optimum in optima]]),
         "converged": np.array([[optimum.converged for optimum in optima]]),
     }
-    draws = [scales.values(optimum.x) for optimum in optima]
+    draws = [
+        {name: start[name] for name in scales.held} | scales.values(optimum.x)
+        for start, optimum in zip(starts, optima, strict=True)
+    ]
     named = {
         submodel.posterior_names[name]: np.stack([draw[name] for draw in draws])[None]
-        for name in scales.groups
+        for name in submodel.variables
     }
     idata = as_tree(submodel.objective, named, stats, [])
     name_method(idata, "projection")
@@ -118,20 +157,35 @@ def project_to(reference: Reference, sources: list[str]) -> tuple[Model, xr.Data
     return submodel, idata
 
 
-def _moments(draw: OneDraw) -> tuple[Tensor, Tensor]:
-    """Mean and variance of each y_i given the others."""
-    found = draw.strategy.leave_one_out(draw.given)
-    return found.mean, found.spread + pt.sqr(draw.given.theta["sigma"])
+def by_differences(function: Callable) -> Callable:
+    """A function of positive arrays as itself and its slope, by differences of the logarithms."""
+
+    def value_and_slopes(*arrays: np.ndarray) -> list:
+        slopes = [np.zeros(np.shape(array)) for array in arrays]
+        for k, array in enumerate(arrays):
+            for place in np.ndindex(np.shape(array)):
+                ends = []
+                for step in (STEP, -STEP):
+                    moved = np.array(array, float)
+                    moved[place] *= np.exp(step)
+                    ends.append(function(*arrays[:k], moved, *arrays[k + 1 :]))
+                slopes[k][place] = (ends[0] - ends[1]) / (2.0 * STEP * np.asarray(array)[place])
+        return [function(*arrays), *slopes]
+
+    return value_and_slopes
 
 
 def _left_out(draw: OneDraw) -> list[Tensor]:
-    return [*_moments(draw)]
+    """Mean and variance of each f_i given the other rows."""
+    found = draw.strategy.leave_one_out(draw.given)
+    return [found.mean, found.spread]
 
 
 def _divergence(draw: OneDraw) -> list[Tensor]:
     """Divergence of two normals, summed over rows, and its slope in each hyperparameter."""
-    (mean, variance), theta = _moments(draw), draw.given.theta
-    aim, wide = (draw.changing[name] for name in AIM[1:])
+    (mean, spread), theta = _left_out(draw), draw.given.theta
+    variance = spread + pt.sqr(theta["sigma"])
+    aim, wide = (draw.changing[name] for name in AIM)
     ratio = wide / variance
     apart = 0.5 * (ratio - 1.0 - pt.log(ratio) + pt.sqr(mean - aim) / variance).sum()
     slopes = pt.grad(apart, list(theta.values()), disconnected_inputs="ignore")
@@ -139,11 +193,18 @@ def _divergence(draw: OneDraw) -> list[Tensor]:
 
 
 def _of_columns(
-    theta: Mapping[str, np.ndarray], submodel: Model, kept: np.ndarray
+    theta: Mapping[str, np.ndarray], model: Model, submodel: Model
 ) -> dict[str, np.ndarray]:
     """A reference's draw, without the columns that the submodel does not have."""
-    by_feature = {h.name for h in submodel.specification.hyperparameters if h.dim == "feature"}
-    return {name: own[kept] if name in by_feature else own for name, own in theta.items()}
+    kept = {"feature": np.isin(model.training.X.columns, submodel.training.X.columns)}
+    if model.training.Z is not None:
+        own = cast("Frame", submodel.training.Z).columns
+        kept["z_feature"] = np.isin(model.training.Z.columns, own)
+    dims = {h.name: h.dim for h in model.specification.hyperparameters}
+    return {
+        name: theta[name][kept[str(dims[name])]] if dims[name] in kept else theta[name]
+        for name in submodel.hyperparameters
+    }
 
 
 def _as_draws(draws: Sequence[Mapping[str, np.ndarray]]) -> HyperparameterDraws:
@@ -153,19 +214,30 @@ def _as_draws(draws: Sequence[Mapping[str, np.ndarray]]) -> HyperparameterDraws:
 
 
 class _Scales:
-    """Logarithms of the hyperparameters that a model infers, as one vector."""
+    """Logarithms of the hyperparameters that a projection changes, as one vector."""
 
     # `groups` holds, for each of them, which number each of its values is: columns that share a
-    # prior variable, as all indicators of a categorical column do, share a number.
+    # prior variable, as all indicators of a categorical column do, share a number. `held` are the
+    # shapes of the response's distribution, such as a dispersion, since divergences are between
+    # members of one family; and numbers of any sign, or 0, which have no logarithm.
 
-    def __init__(self, model: Model) -> None:
-        self.groups, self._alone, self._sizes = {}, {}, {}
+    def __init__(self, model: Model, start: Mapping[str, np.ndarray]) -> None:
+        spec, self.groups, self._alone = model.specification, {}, {}
+        shapes = {
+            name for name, h in spec.observation.hyperparameters.items() if not h.in_units_of_y
+        }
+        signed = {h.name for h in spec.hyperparameters if h.signed}
+        dims = {h.name: h.dims for h in spec.hyperparameters}
+        positive = {name: np.all(start[name] > 0) for name in model.variables}
+        self.held = [n for n in model.variables if n in shapes | signed or not positive[n]]
         for name, variable in model.variables.items():
-            count = model.training.d if model.hyperparameters[name] else 1
-            apart = variable.ndim > 0
-            self.groups[name] = model.training.X.groups if apart else np.zeros(count, int)
+            if name in self.held:
+                continue
+            size, apart = np.size(start[name]), variable.ndim > 0
+            each = model.training.X.groups if dims[name] == ("feature",) else np.arange(size)
+            self.groups[name] = each if apart else np.zeros(size, int)
             self._alone[name] = not apart
-            self._sizes[name] = self.groups[name].max() + 1
+        self._sizes = {name: groups.max() + 1 for name, groups in self.groups.items()}
 
     def vector(self, theta: Mapping[str, np.ndarray]) -> np.ndarray:
         """From values of each column."""

@@ -9,7 +9,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
-from bayes_gpx.data.categorical import codes, declared, indicator
+from bayes_gpx.data.categorical import codes, declared, indicator, is_missing
 from bayes_gpx.data.dates import days_since, first_date, holds_dates, refuse_zone
 from bayes_gpx.data.numbers import (
     FILL_IN,
@@ -163,7 +163,7 @@ def read_response(
         raise ValueError(
             f"{name} has shape {values.shape}, but must have one dimension, with one value for "
             "each row of X. For a single column use .ravel(), or pick one column; tables of "
-            "several outputs are for likelihood='normal'."
+            "several outputs need one latent value each, not likelihood='categorical'."
         )
     if len(values) != len(frame):
         raise ValueError(
@@ -184,9 +184,12 @@ def read_response(
     return numbers.copy()
 
 
-def read_responses(Y: Any, frame: Frame, name: str = "y") -> tuple[np.ndarray, tuple[str, ...]]:
-    """Read several responses of each row of X, (n, q), NaN at gaps; and their names."""
+def read_responses(
+    Y: Any, frame: Frame, read: Callable[[np.ndarray], tuple] | None = None, name: str = "y"
+) -> tuple[np.ndarray, tuple[str, ...], Any]:
+    """Read several responses of each row of X, (n, q), NaN at gaps; their names, and labels."""
     # ValueError if Y is no table of numbers, or if its number of rows or index differs from X's.
+    # `read` checks and encodes labels, which all outputs have in common; labels are else None.
     table = _open(Y, name, name)
     _refuse_repeated(table.columns, name)
     if not table.columns:
@@ -198,13 +201,20 @@ def read_responses(Y: Any, frame: Frame, name: str = "y") -> tuple[np.ndarray, t
         )
     if table.labelled and frame.labelled:
         refuse_misaligned(frame.index, table.index, "X", name)
+    if read is not None:
+        cells = [[*table.column(j)] for j in range(len(table.columns))]
+        entries = np.array(cells, dtype=object).reshape((len(cells), -1)).T
+        known = ~np.array([[is_missing(v) for v in row] for row in entries], dtype=bool)
+        codes, labels = np.full(entries.shape, np.nan), None
+        codes[known], labels = read(entries[known])
+        return codes, tuple(table.columns), labels
     columns = [
         numeric(table.column(j), name, column, table.index, cure=OF_OUTPUTS)
         for j, column in enumerate(table.columns)
     ]
     for column, values in zip(table.columns, columns, strict=True):
         refuse_infinite(values, f"{name}, column {column!r},", table.index)
-    return np.column_stack(columns), tuple(table.columns)
+    return np.column_stack(columns), tuple(table.columns), None
 
 
 def refuse_words(values: Iterable[Any], name: str) -> None:

@@ -72,11 +72,21 @@ class Outputs:
         return found
 
 
-def read_outputs(Y: Any, frame: Frame, *, scale: bool, scaling: Scaling | None = None) -> Outputs:
-    """Read a table of responses, one row for each row of the frame X."""
-    # ValueError for anything but numbers and gaps; for another number of rows or another index than
-    # X's; and for an output with fewer than three observed values or, if scaled, a constant one.
-    values, names = read_responses(Y, frame)
+def read_outputs(
+    Y: Any,
+    frame: Frame,
+    observation: Any,
+    *,
+    scale: bool,
+    exposure: np.ndarray | None = None,
+    scaling: Scaling | None = None,
+) -> tuple[Outputs, Any]:
+    """Read a table of responses, one row for each row of the frame X; and their labels, or None."""
+    # ValueError for anything but what the likelihood takes, and gaps; for another number of rows or
+    # another index than X's; and for an output with fewer than three observed values or, if scaled,
+    # a constant one.
+    read = observation.read if observation.labelled else None
+    values, names, labels = read_responses(Y, frame, read)
     for name, column in zip(names, values.T, strict=True):
         known = np.count_nonzero(~np.isnan(column))
         if known < MINIMUM_ROWS:
@@ -84,12 +94,18 @@ def read_outputs(Y: Any, frame: Frame, *, scale: bool, scaling: Scaling | None =
                 f"y, column {name!r}, has {known} observed values, but needs at least "
                 f"{MINIMUM_ROWS}. Drop this output."
             )
-    if scaling is None and scale:
-        each = [
-            response_scaling(Moments.of(column[~np.isnan(column)]), f"y, column {name!r},")
-            for name, column in zip(names, values.T, strict=True)
-        ]
+        if not observation.normal and not observation.labelled:
+            observation.read(column[~np.isnan(column)])
+    if scaling is None and scale and (observation.scaled or observation.exposed):
+        each = []
+        for name, column in zip(names, values.T, strict=True):
+            seen = ~np.isnan(column)
+            if observation.scaled:
+                each.append(response_scaling(Moments.of(column[seen]), f"y, column {name!r},"))
+            else:
+                exposed = None if exposure is None else exposure[seen]
+                each.append(Scaling(observation.center(column[seen], exposed), 1.0))
         scaling = Scaling(np.array([s.center for s in each]), np.array([s.scale for s in each]))
     elif scaling is None:
         scaling = Scaling(np.zeros(len(names)), np.ones(len(names)))
-    return Outputs(names, values, scaling, frame.index)
+    return Outputs(names, values, scaling, frame.index), labels

@@ -30,6 +30,7 @@ class Reader(Protocol):
     labelled: bool
     scaled: bool
     exposed: bool
+    classes: int | None
 
     def read(self, y: Any, labels: Any = None) -> tuple[np.ndarray, np.ndarray | None]:
         """Check and encode y; its labels, or None."""
@@ -142,6 +143,13 @@ class TrainingData:
         if self.outputs is not None:
             raise ValueError(f"{what} cannot be used with a model of several outputs. {cure}")
 
+    @property
+    def exposures(self) -> np.ndarray | None:
+        """Exposure of each response, (n,)."""
+        if self.exposure is None or self.outputs is None:
+            return self.exposure
+        return self.exposure[self.outputs.rows]
+
     @cached_property
     def moments(self) -> Moments:
         """Moments of X's columns, in user units."""
@@ -175,9 +183,9 @@ class TrainingData:
     @property
     def response_scaling(self) -> Scaling:
         """Scaling of y itself: the latent values' scaling, or none if y is not scaled."""
-        if self.outputs is not None:
-            return self.outputs.scaling_of_cells
-        return self.y_scaling if self.scales_y else Scaling(0.0, 1.0)
+        if not self.scales_y:
+            return Scaling(0.0, 1.0)
+        return self.y_scaling if self.outputs is None else self.outputs.scaling_of_cells
 
     @property
     def least_noise(self) -> np.ndarray | float:
@@ -200,10 +208,11 @@ class TrainingData:
         """X, y and, if any, Z on the model's scale, exposure times prior rate, groups' codes."""
         y = self.response_scaling.apply(self.y)
         scaled = {"X": self.X_scaling.apply(self.X.values), "y": y}
-        if self.exposure is not None:
+        if self.exposures is not None:
             # A log link's prior mean is one more factor of the rate.
-            moved = 1.0 if self.scales_y else np.exp(self.y_scaling.center)
-            scaled["exposure"] = self.exposure * moved
+            scaling = self.y_scaling if self.outputs is None else self.outputs.scaling_of_cells
+            moved = 1.0 if self.scales_y else np.exp(scaling.center)
+            scaled["exposure"] = self.exposures * moved
         if self.Z is not None:
             scaled["Z"] = cast(Scaling, self.Z_scaling).apply(self.Z.values)
         if self.groups is not None:
@@ -231,12 +240,13 @@ class TrainingData:
         )
 
     def only(self, sources: Sequence[str]) -> "TrainingData":
-        """The same samples with some of X's own columns, on the scale of all; without Z."""
+        """The same samples with some columns of X, and of a Z that is X, on the scale of all."""
         X = self.X.only(sources)
-        kept = np.isin(self.X.columns, X.columns)
-        center, scale = np.asarray(self.X_scaling.center), np.asarray(self.X_scaling.scale)
-        scaling = Scaling(center[kept], scale[kept])
-        return replace(self, X=X, X_scaling=scaling)
+        found = replace(self, X=X, X_scaling=_picked(self.X_scaling, self.X, X))
+        if not self.tied:
+            return found
+        Z = with_intercept(X) if self.intercept else X
+        return replace(found, Z=Z, Z_scaling=_picked(self.Z_scaling, self.Z, Z))
 
     def read_new(
         self, X_new: Any, Z_new: Any = None, *, needs_z: bool = True
@@ -328,13 +338,14 @@ def read_training(
             "features)."
         )
     outputs, labels = None, None
-    if observation.normal and len(getattr(y, "shape", np.shape(y))) == 2:
+    exposure = read_exposure(exposure, frame, observation)
+    if observation.classes is None and len(getattr(y, "shape", np.shape(y))) == 2:
         known = None if scalings is None else scalings[1]
-        outputs = read_outputs(y, frame, scale=scale, scaling=known)
+        options = {"scale": scale, "exposure": exposure, "scaling": known}
+        outputs, labels = read_outputs(y, frame, observation, **options)
         response = outputs.y
     else:
         response, labels = _read_response(y, frame, observation)
-    exposure = read_exposure(exposure, frame, observation)
     weighed = None
     if weighs:
         weighed = frame if Z is None else read_features(Z, "Z", prefix="z", dates=True)
@@ -407,6 +418,12 @@ def read_exposure(exposure: Any, frame: Frame, observation: Reader) -> np.ndarra
     if (values <= 0).any():
         raise ValueError("exposure has values that are not above 0. Pass positive numbers.")
     return values
+
+
+def _picked(scaling: Any, frame: Any, part: Frame) -> Scaling:
+    """The scaling of those columns of a frame that a part has."""
+    kept = np.isin(frame.columns, part.columns)
+    return Scaling(np.asarray(scaling.center)[kept], np.asarray(scaling.scale)[kept])
 
 
 def with_intercept(frame: Frame) -> Frame:

@@ -392,6 +392,6 @@ def for_threads(
     For optimizers, which choose the hyperparameters; `build` needs the training data alone.
     """
     structure = Structure.of(model, hyper)
-    data = data_of(model, structure)
+    data = data_of(model, structure, model.training)
     staged = compiled(structure, build, changing, data, buffered=True)
     return lambda: staged.given(*data.values())

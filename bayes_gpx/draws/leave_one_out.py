@@ -214,6 +214,28 @@ def held_out_log_likelihood(
     return xr.DataArray(terms, coords, ["chain", "draw", "obs"])
 
 
+def log_density_at(
+    model: ModelLike,
+    hyper: HyperparameterDraws,
+    rows: TrainingData,
+    mean: np.ndarray,
+    spread: np.ndarray,
+) -> xr.DataArray:
+    """Log densities of new y (chain, draw, obs), in user units, where f is the same for all."""
+    # `mean` and `spread` are the moments of f (S[, C]) for each draw, as in `LeftOut`.
+    observation, scaled = model.specification.observation, rows.scaled()
+    given = scaled["y"].astype("float64"), scaled.get("exposure", np.ones(rows.n))
+    terms = np.empty((len(hyper), rows.n))
+    for k, (_, theta) in enumerate(hyper):
+        same = [np.broadcast_to(v[k], (rows.n, *v.shape[1:])).copy() for v in (mean, spread)]
+        own = [theta[name] for name in observation.hyperparameters]
+        terms[k] = _predictive_density(observation)(*same, *given, *own)
+    terms -= np.log(rows.response_scaling.scale)
+    coords = {"chain": hyper.chain, "draw": hyper.draw, "obs": rows.X.index}
+    shape = len(hyper.chain), len(hyper.draw), rows.n
+    return xr.DataArray(terms.reshape(shape), coords, ["chain", "draw", "obs"])
+
+
 def averaged(terms: xr.DataArray) -> np.ndarray:
     """Log of the mean over draws of densities, from logs (chain, draw, obs): (obs,)."""
     each = terms.transpose("chain", "draw", "obs").values.reshape((-1, terms.sizes["obs"]))

@@ -247,13 +247,14 @@ def by_functions(
 def with_means(dataset: xr.Dataset, question: Question, exact: Sequence[np.ndarray]) -> xr.Dataset:
     """Insert exact means; their completeness residual counts like the draws' residual."""
     names = [question.name, *([question.total[0]] if question.total else [])]
-    labels = {"feature": list(question.labels)}
-    dims = ("obs", "class", "feature") if "class" in dataset.dims else ("obs", "feature")
-    mean = xr.DataArray(exact[0], labels, dims).sel(feature=dataset["feature"].values)
-    found = [mean, *(xr.DataArray(v, dims=dims[:-1]) for v in exact[1:])]
+    labels = {axis.dim: list(axis.labels) for axis in question.axes}
+    lead = ("obs", "class") if "class" in dataset.dims else ("obs",)
+    shape = *exact[0].shape[:-1], *map(len, labels.values())
+    mean = xr.DataArray(exact[0].reshape(shape), labels, (*lead, *labels))
+    mean = mean.sel({dim: dataset[dim].values for dim in labels})
+    found = [mean, *(xr.DataArray(v, dims=lead) for v in exact[1:])]
     for name, values in zip(names, found, strict=True):
-        order = [dim for dim in ("obs", "feature", "class") if dim in values.dims]
-        dataset[f"{name}_mean"] = values.variable.transpose(*order)
+        dataset[f"{name}_mean"] = values.variable.transpose("obs", ..., *lead[1:])
     if question.total:
         missed = found[1].copy(data=np.abs(exact[0].sum(axis=-1) - exact[1])).variable
         dataset["completeness_residual"] = np.maximum(dataset["completeness_residual"], missed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, cast
@@ -11,14 +11,20 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy.special import softmax
 
+from bayes_gpx.draws.intervals import BLOCK_NUMBERS
 from bayes_gpx.draws.protocols import ModelLike
-from bayes_gpx.draws.questions import Question
+from bayes_gpx.draws.questions import Question, latent_units
+from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities
+from bayes_gpx.numerics.jets import Jet, expectation
 from bayes_gpx.numerics.threads import ThreadedFunction
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.aliases import Tensor
     from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikelihood
+
+LEAST = 1e-30
+"""Least variance of f in quadratures over f."""
 
 ROUND_OFF = 16 * np.finfo(float).eps
 """Largest variance that counts as 0, relative to the largest variance."""
@@ -47,9 +53,9 @@ class Latent:
         """A question about f, on this scale."""
         return latent
 
-    def noise(self, theta: Mapping[str, Any]) -> float:
-        """Variance of the noise that is added to f, on the model's scale."""
-        return 0.0
+    def given(self, theta: Mapping[str, Any]) -> Latent:
+        """The same for a draw of the hyperparameters."""
+        return self
 
     def panels(self, degree: int) -> int:
         """Panels of the quadrature along paths for moments by polynomials of that degree."""
@@ -63,6 +69,16 @@ class Latent:
         """E S(f) of normal f, of the shape of the mean."""
         return mean
 
+    def expected_values(self, mean: Jet, variance: Jet) -> np.ndarray:
+        """E S(f) of normal f (m,), or (m, C), from jets of the model's f."""
+        if self.several:
+            return np.stack([jet.value for jet in self.of_classes(mean, variance)], axis=1)
+        return self.expected(mean.value + self.center, variance.value)
+
+    def of_classes(self, mean: Jet, variance: Jet) -> tuple[Jet, ...]:
+        """E S(f) of each of several classes, from jets of f with last dims (C,) and (C, C)."""
+        return tuple(Jet(m, m_d) for m, m_d in _each_class(mean))
+
 
 @dataclass(frozen=True, eq=False)
 class Response(Latent):
@@ -74,9 +90,7 @@ class Response(Latent):
 
     def question(self, latent: Question) -> Question:
         """In units of the response."""
-        units = response_units(self.model)
-        if not latent.total:
-            units = f"{units} per unit of the feature"
+        units = latent.units.replace(latent_units(self.model), response_units(self.model), 1)
         attrs = {**latent.attrs, "scale": "response"}
         return replace(latent, units=units, nonlinear=False, attrs=attrs)
 
@@ -110,6 +124,35 @@ class Response(Latent):
         found = self._expectations[1](mean.ravel(), np.maximum(variance, 0.0).ravel())
         return [part.reshape(mean.shape) for part in found]
 
+    def second_derivatives(
+        self, f: np.ndarray, gradients: np.ndarray, hessians: np.ndarray
+    ) -> np.ndarray:
+        """S' f_de + S'' f_d f_e (m, [C,] d^2), from f (m[, C]), (m, d[, C]) and (m, d^2[, C])."""
+        if not self.several:
+            _, slope, bend = _compiled_response(self._observation)(f[:, None])
+            crossed = gradients[:, :, None] * gradients[:, None]
+            return slope * hessians + bend * crossed.reshape(hessians.shape)
+        # With E and Cov over classes with probabilities p: p_c times h_c - E h, h the Hessian, and
+        # times the product of g_d,c - E g_d with g_e,c - E g_e less Cov(g_d, g_e).
+        p = softmax(f, axis=-1)[:, None]
+        centered = gradients - (p * gradients).sum(axis=-1, keepdims=True)
+        crossed = (centered[:, :, None] * centered[:, None]).reshape(hessians.shape)
+        inside = hessians + crossed
+        return (p * (inside - (p * inside).sum(axis=-1, keepdims=True))).transpose(0, 2, 1)
+
+    def of_classes(self, mean: Jet, variance: Jet) -> tuple[Jet, ...]:
+        """Expected probabilities."""
+        return expected_probabilities(mean, variance)
+
+    def expected_bends(self, mean: Jet, variance: Jet) -> np.ndarray:
+        """Second derivatives of E S(f) of normal f, (m, [C,] d, d)."""
+        if self.several:
+            each = [cast(np.ndarray, jet.second) for jet in self.of_classes(mean, variance)]
+            return np.stack(each, axis=1)
+        mean = mean.shifted(self.center)
+        found = _rates(self._observation)(mean.value, np.maximum(variance.value, 0.0))
+        return cast(np.ndarray, expectation(mean, variance, found[0], found[1:]).second)
+
     @property
     def _expectations(self) -> list[ThreadedFunction]:
         return _response(self._observation, self.taylor)
@@ -117,31 +160,53 @@ class Response(Latent):
 
 @dataclass(frozen=True, eq=False)
 class LogVariance(Latent):
-    """The log of the variance of f, or `of_y` with its noise: it has no slope in the mean of f."""
+    """The log of the variance of f, or `of_y` a new row's y; of each class by itself."""
 
     of_y: bool = field(default=False, kw_only=True)
+    theta: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     smooth: ClassVar = False  # the deviations of a new sample are part of its variance
 
     def question(self, latent: Question) -> Question:
         """Without units."""
-        units = f"log of the variance of {self.model.training.y_name if self.of_y else 'f'}"
+        of = "y" if self.several else self.model.training.y_name
+        units = f"log of the variance of {of if self.of_y else 'f'}"
         return replace(latent, factor=np.ones(len(latent.factor)), units=units, nonlinear=False)
 
-    def noise(self, theta: Mapping[str, Any]) -> float:
-        """Variance of the noise, where it counts."""
-        return float(theta["sigma"]) ** 2 if self.of_y else 0.0
+    def given(self, theta: Mapping[str, Any]) -> LogVariance:
+        """The same for a draw of the hyperparameters; raises if y has no variance then."""
+        if self.of_y and not self.several:
+            observation = self.model.specification.observation
+            if not np.isfinite(observation.variance(np.zeros(1), theta)).all():
+                own = {name: float(theta[name]) for name in observation.hyperparameters}
+                raise ValueError(
+                    f"of='log_variance': the variance of y is infinite with {own}. Pass "
+                    "on='latent', for the variance of f."
+                )
+        return replace(self, theta=theta)
+
+    @property
+    def center(self) -> float:
+        """What f is centred at, for a response that is not f itself."""
+        training = self.model.training
+        return 0.0 if training.scales_y or self.several else training.y_scaling.center
+
+    @property
+    def _around_f(self) -> bool:
+        """Whether the variance is that of f, and perhaps a constant."""
+        return not self.of_y or self.model.specification.observation.mean_name is None
 
     def panels(self, degree: int) -> int:
-        """As many as degrees: a variance close to the data has a sharp minimum."""
-        return degree
+        """As many as degrees for a variance of f, which has sharp minima close to the data."""
+        return degree if self._around_f else super().panels(degree)
 
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """The logs of the variances."""
         # A variance that is 0 up to round-off has no logarithm. The message names the training row
         # with the median distance from the center: f of a linear kernel, or of a GPX with Z = X, is
         # known for certain at the center alone.
-        if (variance > ROUND_OFF * variance.max()).all():
-            return np.log(variance)
+        found = self._variance(mean, variance)[0]
+        if (found > (ROUND_OFF * found.max() if self._around_f else 0.0)).all():
+            return np.log(found)
         training = self.model.training
         row = "a row of the data"
         if training.stored:
@@ -154,25 +219,78 @@ class LogVariance(Latent):
         )
 
     def expected_slopes(self, mean: np.ndarray, variance: np.ndarray) -> list[np.ndarray]:
-        """Slopes in the mean, 0, and twice those in the variance: d log V = (2 / V) dV / 2."""
-        return [np.zeros_like(mean), 2.0 / np.maximum(variance, np.finfo(float).tiny)]
+        """Slopes in the mean, T_m / T, and twice the slopes in the variance, T_V / T."""
+        total, *slopes = self._variance(mean, variance)
+        total = np.maximum(total, np.finfo(float).tiny)
+        return [slopes[0] / total, 2.0 * slopes[1] / total]
+
+    def _variance(
+        self, mean: np.ndarray, variance: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The variance T where f ~ N(mean, variance), and its slopes in both."""
+        observation = self.model.specification.observation
+        if not self._around_f:
+            return _marginal_variance(observation, mean, variance, self.theta)
+        noise = observation.variance(mean, self.theta) if self.of_y else 0.0
+        return variance + noise, np.zeros_like(mean), np.ones_like(mean)
+
+    def of_classes(self, mean: Jet, variance: Jet) -> tuple[Jet, ...]:
+        """Of the f of each class, or of its indicator, p (1 - p)."""
+        if not self.of_y:
+            first = None if variance.first is None else _diagonal(variance.first)
+            return tuple(
+                Jet(self.expected(V, V), None if V_d is None else V_d / V[:, None])
+                for V, V_d in _each_class(Jet(_diagonal(variance.value), first))
+            )
+        each, found = expected_probabilities(mean, variance), []
+        for k, own in enumerate(each):
+            p, others = own.value, sum(jet.value for j, jet in enumerate(each) if j != k)
+            rate = (1.0 / p - 1.0 / others)[:, None]
+            slope = None if own.first is None else rate * own.first
+            found.append(Jet(np.log(p) + np.log(others), slope))
+        return tuple(found)
 
 
-def is_of_y(model: ModelLike, on: str) -> bool:
-    """Whether a log variance is of y, rather than of f."""
+def log_variance(model: ModelLike, on: str) -> LogVariance:
+    """The log of the variance of y, on the response scale, or of f."""
     one_of("on", on, ("response", "latent"))
-    specification = model.specification
-    if specification.classes is not None:
-        raise ValueError(
-            "of='log_variance' with likelihood='categorical': several classes have no one "
-            "variance. Use another likelihood, such as 'bernoulli' of one class against the others."
-        )
-    if on == "response" and not specification.normal:
-        raise ValueError(
-            f"of='log_variance' with likelihood={specification.likelihood!r}: the variance of y is "
-            "divided only for likelihood='normal'. Pass on='latent', for the variance of f."
-        )
-    return on == "response"
+    return LogVariance(model, of_y=on == "response")
+
+
+def _diagonal(covariances: np.ndarray) -> np.ndarray:
+    """Variances (..., C) of each class."""
+    return np.diagonal(covariances, axis1=-2, axis2=-1)
+
+
+def _each_class(jet: Jet) -> Iterator[tuple[np.ndarray, np.ndarray | None]]:
+    """Values (m,) and derivatives (m, d) of each class."""
+    for c in range(jet.value.shape[-1]):
+        yield jet.value[:, c], None if jet.first is None else jet.first[..., c]
+
+
+def _marginal_variance(
+    observation: ScalarLikelihood, mean: np.ndarray, variance: np.ndarray, theta: Mapping[str, Any]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Variance of y where f ~ N(mean, variance), and its slopes in both."""
+    # With v(f) and S(f) the variance and mean of y given f, T = E h(f) with h = v + (S - E S)^2.
+    # By Stein's identity, T_m = E h' = E z h / sd and T_V = E h'' / 2 = E (z^2 - 1) h / (2 V), for
+    # f = m + sd z; h(m) is subtracted first, which changes neither.
+    z = np.linspace(-20.0, 20.0, 201)
+    weights = np.exp(-0.5 * z**2)
+    weights /= weights.sum()
+    found = np.empty((3, mean.size))
+    size = BLOCK_NUMBERS // len(z)
+    for rows in (slice(first, first + size) for first in range(0, mean.size, size)):
+        m, V = mean.ravel()[rows, None], np.maximum(variance.ravel()[rows], LEAST)
+        f = np.hstack([m, m + np.sqrt(V)[:, None] * z])
+        S = mean_response(observation, f)
+        h = observation.variance(f, theta) + (S - (S[:, 1:] @ weights)[:, None]) ** 2
+        apart = h[:, 1:] - h[:, :1]
+        found[0, rows] = h[:, 1:] @ weights
+        found[1, rows] = apart @ (weights * z) / np.sqrt(V)
+        found[2, rows] = apart @ (weights * (z**2 - 1.0)) / (2.0 * V)
+    total, in_mean, in_variance = found.reshape((3, *mean.shape))
+    return total, in_mean, in_variance
 
 
 def response_units(model: ModelLike) -> str:
@@ -205,10 +323,17 @@ def _mean_response(observation: Likelihood) -> ThreadedFunction:
 
 @lru_cache(maxsize=8)
 def _compiled_response(observation: Likelihood) -> ThreadedFunction:
-    """Function from f (m, k) to the mean response and its slope."""
+    """Function from f (m, k) to the mean response, its slope and its second derivative."""
     f = pt.dmatrix("f")
-    mean, slope, _ = observation.response(f)
-    return ThreadedFunction([f], [mean, slope], trust_input=True)
+    return ThreadedFunction([f], list(observation.response(f)), trust_input=True)
+
+
+@lru_cache(maxsize=8)
+def _rates(observation: ScalarLikelihood) -> ThreadedFunction:
+    """Function from mean and variance (k,) of f to E S and the expectations of its derivatives."""
+    m, V = pt.dvectors("m", "V")
+    outputs = [observation.expected(m, V).value, *observation.rates(m, V)]
+    return ThreadedFunction([m, V], outputs, trust_input=True)
 
 
 @lru_cache(maxsize=8)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import batched
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
@@ -21,7 +22,6 @@ from bayes_gpx.draws.points import Points
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.questions import Question, ShapleyOperator
 from bayes_gpx.draws.scales import Latent
-from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities
 from bayes_gpx.numerics.coalitions import Coalitions, Orders, coalitions
 from bayes_gpx.numerics.quadrature import chebyshev, gauss_legendre, interpolation
 
@@ -37,6 +37,9 @@ TRIALS = 8
 
 CLOSE, NEAR = 1e-9, 1e-7
 """Shares of the largest difference that attributions may miss in all: in trials, and later."""
+
+LARGEST_AVERAGE = 2**26
+"""Bytes of attributions of all functions that an average over baselines adds up at a time."""
 
 type Answers = Iterator[tuple[np.ndarray, np.ndarray, list[np.ndarray]]]
 """Numbers of functions or draws (F,), positions of rows (k,), and answers: components (F, k, c), or
@@ -95,7 +98,8 @@ class AtRows:
         """Points where each row is at several X, (m, ..., d)."""
         together, training = self.together, self.scale.model.training
         X = X.reshape((-1, X.shape[-1]))
-        inputs = {n: np.repeat(v, together, axis=0) for n, v in self.where.inputs.items()}
+        kept = {n: v for n, v in self.where.inputs.items() if n != "start"}
+        inputs = {n: np.repeat(v, together, axis=0) for n, v in kept.items()}
         inputs["X"] = X
         if training.tied:
             inputs["Z"] = np.hstack([X, np.ones((len(X), int(training.intercept)))])
@@ -125,9 +129,8 @@ class ByChainRule(AtRows):
         """All nodes on the path of the first row, then of the second row."""
         if not self.latent.total:
             return self.where
-        t = chebyshev(self.degree)[:, None]
-        start = cast(np.ndarray, self.where.baseline)
-        return self._at(start + t * (self.where.X[:, None] - start))
+        t, way = chebyshev(self.degree)[:, None], self._way[:, None]
+        return self._at(self.where.X[:, None] - (1.0 - t) * way)
 
     def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
         """As in `AtRows`, each answer with the degree that it needs."""
@@ -230,13 +233,13 @@ class ByChainRule(AtRows):
         every = slice(None)
         across, w = _fine(self.degree, scale.panels(self.degree))
         if scale.several:
-            probabilities = expected_probabilities(mean, variance)
-            slopes = np.stack([cast(np.ndarray, jet.first) for jet in probabilities], axis=1)
+            found = scale.of_classes(mean, variance)
+            slopes = np.stack([cast(np.ndarray, jet.first) for jet in found], axis=1)
             if not self.latent.total:
                 return [slopes]
             slopes = slopes.reshape((-1, t, *slopes.shape[1:]))
             shares = self._way[:, None] * np.einsum("k,mkcd->mcd", w @ across, slopes)
-            value = np.stack([jet.value for jet in probabilities], axis=1)
+            value = np.stack([jet.value for jet in found], axis=1)
             ends = value.reshape(slopes.shape[:3])[:, [0, -1]]
             return [shares, self._between(ends[None], every)[0]]
         m, V = (jet.value.reshape((-1, t)) for jet in (mean, variance))
@@ -260,7 +263,68 @@ class ByChainRule(AtRows):
 
     @property
     def _way(self) -> np.ndarray:
-        return self.where.X - self.where.baseline
+        start = self.where.inputs.get("start", self.where.baseline)
+        return self.where.X - cast(np.ndarray, start)
+
+
+@dataclass(frozen=True, eq=False)
+class OverBaselines(ByChainRule):
+    """Attributions along the paths from several baselines to each row, averaged."""
+
+    def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
+        """As in `ByChainRule`, where each pair of a row and a baseline is a row."""
+        starts = cast(np.ndarray, self.where.baseline)
+        B, width = len(starts), 8 * count * self.latent.width
+        for block in batched(range(len(self.where.X)), max(1, LARGEST_AVERAGE // width)):
+            rows = np.array(block)
+            pairs = self.where.take(np.repeat(rows, B)).having(
+                start=np.tile(starts, (len(rows), 1))
+            )
+            each = ByChainRule(self.latent, pairs, self.scale)
+            total = list[np.ndarray]()
+            for numbers, own, found in each.answers(ask, count):
+                shapes = [(count, len(rows), *part.shape[2:]) for part in found]
+                total = total or [np.zeros(shape) for shape in shapes]
+                for sums, part in zip(total, found, strict=True):
+                    np.add.at(sums, (numbers[:, None], own // B), part / B)
+            yield np.arange(count), rows, total
+
+
+@dataclass(frozen=True, eq=False)
+class BySecondChainRule(ByChainRule):
+    """Second derivatives at rows: S'(f) f_de + S''(f) f_d f_e."""
+
+    order: ClassVar = 2
+
+    @property
+    def operators(self) -> tuple[Callable, ...]:
+        """Values, gradients and Hessians of f."""
+        return (*super().operators, self.latent.operator)
+
+    def of_functions(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
+        """From values, gradients and Hessians of f at k rows, (F, k), (F, k d) and (F, k d^2)."""
+        scale, (f, gradients, hessians) = cast(Any, self.scale), values
+        classes = f.shape[2:]
+        f = f.reshape((-1, *classes)) + scale.center
+        gradients = gradients.reshape((len(f), -1, *classes))
+        hessians = hessians.reshape((len(f), -1, *classes))
+        found = scale.second_derivatives(f, gradients, hessians)
+        return [found.reshape((len(values[0]), -1, *found.shape[1:]))]
+
+    def expected(self, mean: Jet, variance: Jet) -> list[np.ndarray]:
+        """Means of `of_functions` for normal f: second derivatives of E S(f)."""
+        found = cast(Any, self.scale).expected_bends(mean, variance)
+        return [found.reshape((*found.shape[:-2], -1))]
+
+
+def by_chain_rule(latent: Question, where: Points, scale: Latent) -> ByChainRule:
+    """The chain rule of first or second order, or along the paths from one baseline or several."""
+    rule = ByChainRule
+    if len(latent.axes) == 2:
+        rule = BySecondChainRule
+    elif latent.total and np.ndim(cast(np.ndarray, where.baseline)) == 2:
+        rule = OverBaselines
+    return rule(latent, where, scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -301,12 +365,7 @@ class AtCoalitions(AtRows):
 
     def expected_values(self, mean: Jet, variance: Jet) -> np.ndarray:
         """Expected values (m, [C,] s) of coalitions."""
-        if self.scale.several and self.question.attrs.get("scale") == "response":
-            each = expected_probabilities(mean, variance)
-            return self._by_coalition(np.stack([jet.value for jet in each], axis=1))
-        return self._by_coalition(
-            self.scale.expected(mean.value + self.scale.center, variance.value)
-        )
+        return self._by_coalition(self.scale.expected_values(mean, variance))
 
     def _by_coalition(self, values: np.ndarray) -> np.ndarray:
         """Values (m, [C,] s) of coalitions, averaged over baselines, from all points."""
@@ -349,7 +408,7 @@ def expectations(
         ends = np.cumsum([0, *(len(s.X) for s in spread)])
         chosen = [*range(len(hyper))] if numbers is None else sorted(numbers)
         shown = progressbar and numbers is None
-        found = jets(
+        moments = jets(
             model,
             hyper,
             where,
@@ -358,12 +417,13 @@ def expectations(
             only=chosen,
             progressbar=shown,
         )
-        for number, (_, theta, mean, variance, _) in zip(chosen, found, strict=True):
-            variance = variance.shifted(view.scale.noise(theta))
+        for number, (_, theta, mean, variance, _) in zip(chosen, moments, strict=True):
+            scale = view.scale.given(theta)
             for k, part in enumerate(parts):
                 here = slice(ends[k], ends[k + 1])
                 own = [jet.at(here) for jet in (mean, variance)]
-                yield np.array([number]), k, slice(None), [v[None] for v in read(part, *own)]
+                found = read(replace(part, scale=scale), *own)
+                yield np.array([number]), k, slice(None), [v[None] for v in found]
 
     yield from view.answers(ask, len(hyper))
 

@@ -20,8 +20,8 @@ from bayes_gpx.draws.naming import coded, origin, values_by_source
 from bayes_gpx.draws.points import Points, from_baseline
 from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import by_functions, or_else
-from bayes_gpx.draws.scales import Latent, LogVariance, Response, is_of_y
-from bayes_gpx.draws.views import AtRows, ByChainRule, means
+from bayes_gpx.draws.scales import Latent, Response, log_variance
+from bayes_gpx.draws.views import AtRows, ByChainRule, by_chain_rule, means
 from bayes_gpx.explain.answered import answered, documented, side_by_side
 from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.system.warning import warn
@@ -107,8 +107,9 @@ def attributions(
     steps : int, optional
         Steps of the simple quadratures, 50 by default.
     of : {"value", "log_variance"}
-        Attribute f or the mean response, or the log of the predictive variance: of y, or of f with
-        ``on="latent"``. A log variance of +0.69 doubles the variance.
+        Attribute f or the mean response, or the log of the predictive variance: of y (for classes
+        of the indicator of each class, at exposure 1 for counts), or of f with ``on="latent"``. A
+        log variance of +0.69 doubles the variance.
     groups_new : series or array (m,), optional
         Groups of the new rows, for models with groups.
     obs : label or list of labels, optional
@@ -142,7 +143,8 @@ def attributions(
     ValueError
         For input that does not fit the model, a kernel without derivatives, and combinations that
         are not supported: ``joint=True``, or the log variance, with several rows of a baseline;
-        the log variance of several classes; "taylor" for a Gaussian likelihood.
+        "taylor" for a Gaussian likelihood. Also for a log variance that is infinite: of Student's t
+        with nu up to 2, and at points where f is known for certain.
 
     Warns
     -----
@@ -220,13 +222,8 @@ def _explained(
     quantity = questions.attribution(model, name, method, steps)
     on = options.get("on", "response")
     if is_nonlinear(model, quantity, on):
-        if where.paths > 1 or method != "exact":
-            raise ValueError(
-                f"baseline has {where.paths} rows and method is {method!r}, "
-                "but the response needs one baseline and 'exact'. Pass on='latent', or a dict of "
-                "baselines."
-            )
-        view = ByChainRule(quantity, where, Response(model))
+        _refuse_method(method, "the response")
+        view = by_chain_rule(quantity, where, Response(model))
         with or_else("Attributions of the response", "or pass on='latent'"):
             found = by_functions(model, idata, view, **options)
     elif where.paths > MOST_BASELINES:
@@ -235,6 +232,15 @@ def _explained(
         found = evaluate(model, idata, quantity, where, **options)
     warn_if_incomplete(model, found, on)
     return found
+
+
+def _refuse_method(method: str, of: str) -> None:
+    """Raise for a rule along paths of what is not linear in f, whose degree is chosen by itself."""
+    if method != "exact":
+        raise ValueError(
+            f"method is {method!r}, but the nodes on paths of {of} are as many as are needed for "
+            "8 digits. Leave method and steps out."
+        )
 
 
 def _of_log_variance(
@@ -247,13 +253,9 @@ def _of_log_variance(
     on: str = "response",
     **options: Any,
 ) -> xr.Dataset:
-    if where.paths > 1 or method != "exact":
-        raise ValueError(
-            f"baseline has {where.paths} rows and method is {method!r}, but "
-            "the log variance needs one baseline and 'exact'. Pass a dict of baselines."
-        )
+    _refuse_method(method, "the log variance")
     quantity = questions.attribution(model, name, method, steps)
-    view = ByChainRule(quantity, where, LogVariance(model, of_y=is_of_y(model, on)))
+    view = by_chain_rule(quantity, where, log_variance(model, on))
     found = of_each_draw(model, idata, view, **options)
     warn_if_incomplete(model, found, on)
     return found

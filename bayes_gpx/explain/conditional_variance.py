@@ -23,12 +23,12 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(7)
 
 def conditional_variance(model: Model, idata: Draws, *, progressbar: bool = True) -> np.ndarray:
     """VAR relevance (n, features): variance of the mean of f over a feature given the others."""
-    # It is averaged over draws, on the model's scale. Given the others, a numerical feature is
-    # normal, with the means and covariances of the training rows; a categorical one has the
-    # proportions of its levels. A feature that the others determine has almost no conditional
-    # variance, so two collinear features are both irrelevant here. See Paananen, Piironen, Andersen
-    # and Vehtari, "Variable selection for Gaussian processes via sensitivity analysis of the
-    # posterior predictive distribution" (2019), section 3.2.
+    # It is averaged over draws, and over classes, on the model's scale. Given the others, a
+    # numerical feature is normal, with the means and covariances of the training rows; a
+    # categorical one has the proportions of its levels. A feature that the others determine has
+    # almost no conditional variance, so two collinear features are both irrelevant here. See
+    # Paananen, Piironen, Andersen and Vehtari, "Variable selection for Gaussian processes via
+    # sensitivity analysis of the posterior predictive distribution" (2019), section 3.2.
     where, hyper = points(model), hyperparameter_draws(model, idata)
     found = [
         _of_feature(model, hyper, where, name, progressbar) for name in model.training.X.sources
@@ -46,8 +46,9 @@ def _of_feature(
         moved, shares = _redrawn(model, where, name), WEIGHTS / WEIGHTS.sum()
     found = np.zeros(len(where.X))
     for _, _, mean, _, _ in jets(model, hyper, moved, 0, progressbar=progressbar):
-        values = mean.value.reshape((len(shares), -1))
-        found += shares @ (values - shares @ values) ** 2
+        values = mean.value.reshape((len(shares), len(found), -1))
+        apart = values - np.tensordot(shares, values, 1)
+        found += np.tensordot(shares, apart**2, 1).mean(axis=-1)
     return found / len(hyper)
 
 

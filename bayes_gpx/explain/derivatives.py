@@ -17,7 +17,7 @@ from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import by_functions, or_else
 from bayes_gpx.draws.scales import Response
-from bayes_gpx.draws.views import ByChainRule
+from bayes_gpx.draws.views import by_chain_rule
 from bayes_gpx.explain.answered import answered, documented
 
 if TYPE_CHECKING:
@@ -152,8 +152,6 @@ def slopes_of_f(
     options["features"] = numbers_among(model.training.X, options.get("features"))
     if not is_nonlinear(model, quantity, on):
         return evaluate(model, idata, quantity, where, on=on, **options)
-    if len(quantity.axes) == 2:
-        raise ValueError("order=2 of the response is not supported; pass on='latent'.")
-    view = ByChainRule(quantity, where, Response(model))
+    view = by_chain_rule(quantity, where, Response(model))
     with or_else("Derivatives of the response", "or pass on='latent'"):
         return by_functions(model, idata, view, **options)

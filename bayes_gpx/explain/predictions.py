@@ -170,7 +170,7 @@ def _warn_of_rates(model: Model, found: xr.Dataset) -> None:
     if not model.specification.observation.exposed or data.streamed:
         return
     rate = (found["rate_mean"] / found["exposure"]).values
-    largest = np.max(data.y / data.exposure)
+    largest = np.max(data.y / data.exposures)
     far = np.flatnonzero(rate > FAR * largest)
     if not len(far):
         return
@@ -191,7 +191,7 @@ def _exposures(model: Model, exposure: Any, where: Points) -> np.ndarray:
     if "positions" in where.inputs:
         if exposure is not None:
             raise ValueError("exposure was given without X_new; training samples have their own.")
-        return model.training.exposure[where.inputs["positions"]]
+        return model.training.exposure[where.rows]
     values = np.ones(where.passed) if exposure is None else np.asarray(exposure, "float64")
     if values.shape != (where.passed,) or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(

@@ -132,6 +132,11 @@ def relevance(
 
     Notes
     -----
+    Every smooth divergence gives this relevance up to one factor, because the curvature of an
+    f-divergence at equality is f''(1) times the Fisher information. For example, f''(1) is 1 for
+    Kullback-Leibler in both directions, 2 for chi-square, 1/2 for the squared Hellinger distance
+    and 1/4 for Jensen-Shannon; the factor of a Renyi divergence is its order.
+
     For a categorical column, contrasts replace the derivative: ``sqrt(2 KL)`` from a row's own
     level to another level, as a root mean square over the other levels, weighted by their
     proportions pi of the training rows. Its sd is ``sqrt((1 - sum pi^2) / 2)``, as for a column of

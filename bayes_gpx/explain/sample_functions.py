@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -17,7 +19,8 @@ from bayes_gpx.draws.points import from_baseline, points
 from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import Functions, answer, draw_functions, log_statements
 from bayes_gpx.draws.scales import Latent, Response
-from bayes_gpx.draws.views import AtRows, ByChainRule
+from bayes_gpx.draws.views import AtRows, by_chain_rule
+from bayes_gpx.explain.answered import each_output, has_outputs
 from bayes_gpx.explain.attributions import named
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
@@ -128,11 +131,34 @@ def sample_functions(
     return RandomFunctions(model, idata, functions, options)
 
 
+def _by_output(method: Callable[..., xr.Dataset]) -> Callable[..., xr.Dataset]:
+    """A method that answers for each of several outputs, of the same functions."""
+
+    @wraps(method)
+    def of_each(self: RandomFunctions, *arguments: Any, **options: Any) -> xr.Dataset:
+        if not has_outputs(self._model, self._idata):
+            return method(self, *arguments, **options)
+
+        def ask(view: Any, _: Any) -> xr.Dataset:
+            functions = self._functions and replace(self._functions, model=view)
+            one = RandomFunctions(view, self._idata, functions, self._options)
+            return method(one, *arguments, **options)
+
+        found = each_output(self._model, {}, ask)
+        if self._functions is not None:
+            told = found.attrs["dependence"]
+            found.attrs["dependence"] = told.replace("independent between", "joint over")
+        return found
+
+    return of_each
+
+
 class RandomFunctions:
     """Functions drawn from a posterior by `sample_functions`.
 
     Its methods have the names, dims and units of the explanation functions. All methods describe
-    the same functions, so their results can be combined draw by draw.
+    the same functions, so their results can be combined draw by draw. For several outputs, results
+    have a last dim `output`, and the functions of all outputs are drawn together.
 
     Attributes
     ----------
@@ -152,6 +178,7 @@ class RandomFunctions:
         """Whether the model has constraints."""
         return self._model.specification.constraints is not None
 
+    @_by_output
     def predictions(
         self,
         X_new: Table | None = None,
@@ -164,6 +191,7 @@ class RandomFunctions:
         where = self._points(X_new, Z_new, groups_new, obs)
         return self._ask(questions.value(self._model, smooth=True), where)
 
+    @_by_output
     def derivatives(
         self,
         X_new: Table | None = None,
@@ -178,6 +206,7 @@ class RandomFunctions:
         quantity = questions.derivative(self._model, order)
         return self._ask(quantity, self._points(X_new, Z_new, groups_new, obs), on)
 
+    @_by_output
     def attributions(
         self,
         X_new: Table | None = None,
@@ -195,6 +224,7 @@ class RandomFunctions:
         quantity = questions.attribution(self._model, named(baseline), method, steps)
         return self._ask(quantity, where, on)
 
+    @_by_output
     def weights(
         self,
         X_new: Table | None = None,
@@ -277,16 +307,16 @@ class RandomFunctions:
 
     def _ask(self, quantity: Question, where: Points, on: str = "latent") -> xr.Dataset:
         where, bent = where.having(positions=None), is_nonlinear(self._model, quantity, on)
-        if bent and (self.joint or len(quantity.axes) == 2 or where.paths > 1):
+        if bent and self.joint:
             raise ValueError(
                 f"{quantity.name} of the response is computed by random functions, which this "
-                "kernel may not have, for one baseline and order 1. Pass on='latent'."
+                "kernel does not have. Pass on='latent'."
             )
         if self._functions is None:
             options = {"joint": True, "on": on, **self._options}
             return evaluate(self._model, self._idata, quantity, where, **options)
         view = AtRows(quantity, where, Latent(self._model))
         if bent:
-            view = ByChainRule(quantity, where, Response(self._model))
+            view = by_chain_rule(quantity, where, Response(self._model))
         found = answer(self._functions, view, progressbar=self._options["progressbar"])
         return found.assign_attrs({FUNCTIONS: digest(*self._functions.updates)})

@@ -17,7 +17,7 @@ from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.questions import ShapleyOperator, is_nonlinear
 from bayes_gpx.draws.random_functions import by_functions, or_else
-from bayes_gpx.draws.scales import Latent, LogVariance, Response, is_of_y
+from bayes_gpx.draws.scales import Latent, Response, log_variance
 from bayes_gpx.draws.stores import with_more
 from bayes_gpx.draws.views import AtCoalitions, monte_carlo_errors
 from bayes_gpx.explain.answered import answered, documented
@@ -231,7 +231,7 @@ def _explained(
     _refuse_many(quantity, baselines)
     scale = Latent(model) if of_f else Response(model)
     if of == "log_variance":
-        scale = LogVariance(model, of_y=is_of_y(model, on))
+        scale = log_variance(model, on)
     view = AtCoalitions(quantity, where, scale)
     if of == "log_variance":
         found = of_each_draw(model, idata, view, **options)

@@ -15,6 +15,14 @@ ROUND_OFF = 1e-8
 """Largest violation of symmetry or definiteness, relative to the largest entry or eigenvalue."""
 
 
+BETWEEN_LABELS = (
+    "A precomputed covariance is known at its labels and not between them, so there are no "
+    "derivatives and no attributions in X. Use bx.comparisons for the effect of one label instead "
+    "of another; in a GPX, bx.weights and bx.contributions explain Z."
+)
+"""Why nothing is differentiated in labels."""
+
+
 class Precomputed(pm.gp.cov.Covariance):
     """Use a precomputed covariance between labelled objects as a kernel.
 
@@ -44,9 +52,9 @@ class Precomputed(pm.gp.cov.Covariance):
     Notes
     -----
     The column of labels is a categorical one. Predictions, comparisons of labels, weights and
-    contributions of Z (which a `GPX` needs here) and `Inducing` points work as for any X. Not
-    supported: derivatives and attributions in X, because there are no points between two labels;
-    `HSGP`, `RandomFeatures` and random functions, because K has no spectral density.
+    contributions of Z (which a `GPX` needs here), random functions and `Inducing` points work as
+    for any X. Not supported: derivatives and attributions in X, because there are no points between
+    two labels; `HSGP` and `RandomFeatures`, because K has no spectral density.
 
     Examples
     --------
@@ -98,13 +106,15 @@ class Labelled(Kernel):
         """Name for messages."""
         return Precomputed.__name__
 
+    @property
+    def root(self) -> np.ndarray:
+        """A matrix (N, N) with root root' = matrix."""
+        values, vectors = np.linalg.eigh(self.matrix)
+        return vectors * np.sqrt(np.maximum(values, 0.0))
+
     def _jet(self, pairs: Pairs, slots: Slots) -> Tensor | None:
         if slots:
-            raise ValueError(
-                "A precomputed covariance is known at its labels and not between them, so there "
-                "are no derivatives and no attributions in X. Use bx.comparisons for the effect of "
-                "one label instead of another; in a GPX, bx.weights and bx.contributions explain Z."
-            )
+            raise ValueError(BETWEEN_LABELS)
         left = pt.dot(pairs.x, self.matrix)
         return pt.dot(left, pairs.xs.T) if pairs.matrix else (left * pairs.xs).sum(-1)
 

@@ -8,7 +8,7 @@ on tensors, but `draw` and `variance` in NumPy, and `predictive` in NumPy with d
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -198,6 +198,13 @@ class ScalarLikelihood(Likelihood):
         """Expectations of `response` where f ~ N(mean, variance)."""
         f, weights = _nodes(mean, pt.sqrt(variance))
         return Response(*((weights * v).sum(axis=1) for v in self.response(f, column(exposure))))
+
+    def rates(self, mean: Tensor, variance: Tensor) -> list[Tensor]:
+        """Expected first four derivatives of `response` where f ~ N(mean, variance)."""
+        found = [cast(Tensor, slope) for slope in self.expected(mean, variance)[1:]]
+        while len(found) < 4:
+            found.append(cast(Tensor, pt.grad(found[-1].sum(), mean)))
+        return found
 
     def expected_log(
         self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Tensor

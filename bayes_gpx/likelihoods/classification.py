@@ -173,6 +173,10 @@ class Bernoulli(Labelled, ScalarLikelihood):
         """Expected probability and derivatives where f ~ N(mean, variance)."""
         return self.link.expected(mean, variance)
 
+    def rates(self, mean: Tensor, variance: Tensor) -> list[Tensor]:
+        """Expected first four derivatives of the probability where f ~ N(mean, variance)."""
+        return self.link.rates(mean, variance)
+
     def log_predictive(
         self,
         y: Tensor,

@@ -103,6 +103,12 @@ def infer(
             f"method={method!r} was given with approximation={model.specification.approximation}. "
             "Pass approximation=bx.Inducing(m), with m inducing points."
         )
+    if method == "svgp" and model.specification.codes:
+        raise ValueError(
+            "method is 'svgp', whose result is the posterior of one function's values at inducing "
+            "points, but a model with groups or several outputs has several functions. Use "
+            "fit('map'), which finds the same hyperparameters from all rows."
+        )
     spec = model.specification
     room = room_for_pairs(model.training.n, spec.approximation, spec.classes or 0)
     order = len(model.sums["cross"]) if spec.fixed_basis else model.training.n

@@ -41,8 +41,9 @@ class GP(Model):
         iterated repeatedly. All columns but y and the exposure are features. This needs an
         approximation; see Notes.
     y : series or array (n,); or a frame or array (n, q); or str
-        A table contains several outputs, one in each column, for a Gaussian likelihood. Missing
-        values are allowed, and columns of arrays are named y0, y1, ... For out-of-core data, the
+        A table contains several outputs, one in each column, for every likelihood but
+        "categorical"; labels are the same in all outputs. Missing values are allowed, and columns
+        of arrays are named y0, y1, ... For out-of-core data, the
         name of a column.
     kernel : str, Precomputed or callable
         "expquad", "matern52", "matern32", "ratquad", "linear", "polynomial", "periodic", joined by
@@ -95,13 +96,15 @@ class GP(Model):
     constraints : sequence of constraints
         Knowledge about f in addition to the data: `bx.constraints.Increasing` and `Decreasing`,
         `Slope`, `Curvature`, `Interaction`, and `Value`, and in a `GPX` `Weight`. They need a
-        Gaussian likelihood without inducing points, or another log-concave likelihood of one latent
-        value without an approximation. In the second case they are in units of f, and observations
-        and bounds are normally approximated by expectation propagation.
+        Gaussian likelihood, or another log-concave likelihood of one latent value without an
+        approximation. In the second case they are in units of f, and observations and bounds are
+        normally approximated by expectation propagation. With `groups`, they are about the
+        function that all groups share, and need a model without an approximation.
     correlation : int
         For a table of outputs, and for the classes of "categorical": the number of functions that
         they share, the rank of their correlation. With 0, they are independent given their
-        hyperparameters. See Notes.
+        hyperparameters. Each output has its own hyperparameters, but noise that is not Gaussian has
+        the same ones in all outputs. See Notes.
     name : str
         Prefix of variables and dims, for a model built inside a ``with pm.Model()`` block.
 
@@ -118,6 +121,9 @@ class GP(Model):
     they grow with n M and n M^2. With `HSGP` and a Gaussian likelihood, a density takes time M^3
     for any n. With inducing points and a Gaussian likelihood, the density is Titsias' bound on the
     exact density. Variances of a variational posterior are too small rather than too large.
+
+    With `groups` and M basis functions or inducing points, time grows with n M^2; in a `GPX`, whose
+    groups have K coefficients each, with n (M + K)^2 and K^3 for each group.
 
     Both representations have the same prior of y, the same hyperparameters and the same
     explanations.

@@ -62,7 +62,7 @@ def latent_values(
     # probability of the constraints given them.
     # Each of `SampledValues`, `SampledCoefficients` and `CorrelatedValues` has a part of these.
     sampled: Any = specification.strategy_of((WHITENED,))
-    dims = _by_row(given, rename)
+    dims = _by_row(given, rename, "obs" if specification.outputs is None else "cell")
     name, white = f"{prefix}_{WHITENED}", {}
     if _on_rows(specification):
         white[WHITENED] = pm.Normal(name, dims=dims)
@@ -138,6 +138,6 @@ def _weight_functions(
     return total
 
 
-def _by_row(given: Conditioning, rename: Rename) -> tuple[str, ...]:
+def _by_row(given: Conditioning, rename: Rename, dim: str = "obs") -> tuple[str, ...]:
     """Dims of a latent value for each observation, and each class where there are several."""
-    return (rename("obs"), *((rename("class"),) if given.columns else ()))
+    return (rename(dim), *((rename("class"),) if given.columns else ()))

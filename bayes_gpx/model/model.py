@@ -35,6 +35,7 @@ from bayes_gpx.model.starting_points import starts
 from bayes_gpx.names import no_attribute
 from bayes_gpx.numerics.row_sums import PARTS
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator, symbols_of_rows
+from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.processes.indexed_process import in_groups
 
 if TYPE_CHECKING:
@@ -126,19 +127,30 @@ class Model:
         return view
 
     def of_features(self, sources: Sequence[str]) -> Self:
-        """The same model of some columns of X, without Z, outside of any other; not fitted."""
-        # It keeps their scale, and the values that their hyperparameters are fixed at.
+        """The same model of some columns of X, outside of any other; not fitted."""
+        # It keeps their scale, the values that their hyperparameters are fixed at, and these
+        # columns of inducing points. Where Z is X, the other columns have no weights either.
         if self.specification.constraints is not None:
             raise ValueError(
                 "The model has constraints, which may be about features that are left out. Use a "
                 "model without constraints."
             )
         training = self.training.only(sources)
-        kept = np.isin(self.training.X.columns, training.X.columns)
-        by_feature = {h.name for h in self.specification.hyperparameters if h.dim == "feature"}
-        fixed = {name: self.fixed[name][kept] for name in by_feature & self.fixed.keys()}
+        kept = {"feature": np.isin(self.training.X.columns, training.X.columns)}
+        if training.tied:
+            kept["z_feature"] = np.isin(self.training.Z.columns, training.Z.columns)
+        dims = {h.name: h.dim for h in self.specification.hyperparameters}
+        fixed = {n: v[kept[dims[n]]] for n, v in self.fixed.items() if dims[n] in kept}
         settings = self._settings | {"priors": {**self.priors, **fixed}}
-        return self.restored(training, self.specification, **settings)
+        sides = {"U": "feature", "U_Z": "z_feature"}
+        points = {n: U[:, kept[sides[n]]] for n, U in self.inducing.items() if sides[n] in kept}
+        points = {**self.inducing, **points}
+        specification = self.specification
+        if isinstance(basis := specification.approximation, HSGP):
+            along = np.array(basis.along(self.training.d))[kept["feature"]]
+            basis = replace(basis, m=tuple(map(int, along)))
+            specification = replace(specification, approximation=basis)
+        return self.restored(training, specification, KeptOfRows(inducing=points), **settings)
 
     def kept_of_rows(self, idata: Draws, num_draws: int | None = None) -> KeptOfRows:
         """Summaries that replace out-of-core rows at these draws; one pass over the rows each."""
@@ -227,7 +239,7 @@ class Model:
             x, z, y, exposure = (block.get(name) for name in ("X", "Z", "y", "exposure"))
             parts = Constant(PARTS, data)
         elif spec.observation.exposed:
-            name, dims = self.in_model("exposure"), (self.in_model("obs"),)
+            name, dims = self.in_model("exposure"), (self.in_model(data.responses[0]),)
             exposure = enter(name, scaled["exposure"], dims=dims)
         elif "exposure" in scaled:
             exposure = pt.constant(scaled["exposure"])

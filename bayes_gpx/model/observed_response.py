@@ -270,7 +270,7 @@ def _around(given: Conditioning, training: TrainingData, f: Tensor, rename: Rena
     """Observe y around latent values (n,) or (n, C) in its units; return as `observe` does."""
     scale = cast(float, training.response_scaling.scale)
     theta = given.likelihood.in_units(given.theta, scale)
-    options = {"dims": rename("obs"), "observed": training.y}
+    options = {"dims": rename(training.responses[0]), "observed": training.y}
     given.likelihood.dist(rename("y"), f, theta, given.exposure, **options)
     return [prior_covariance(given.process, given.X, given.Z)]
 

@@ -285,7 +285,9 @@ class Specification:
         found = (*own, *self.amplitudes, *self.group_amplitudes, *weights, *noise)
         if self.outputs is None:
             return (*found, *self.loadings)
-        each = (replace(h, each="output") for h in found)
+        # Noise that is not normal has the same hyperparameters in all outputs.
+        shared = () if self.normal else self.observation.hyperparameters
+        each = (h if h.name in shared else replace(h, each="output") for h in found)
         return (*each, *self._of_factors(own), *self.loadings)
 
     def _of_factors(self, own: Sequence[Hyperparameter]) -> tuple[Hyperparameter, ...]:
@@ -403,14 +405,15 @@ class Specification:
 
     def of_outputs(self, theta: Mapping[str, Any], codes: Any) -> Mapping[str, Any]:
         """Hyperparameters with the noise of the outputs with these codes, last of several."""
-        if self.outputs is None:
+        if self.outputs is None or not self.normal:
             return theta
         output = codes[:, -1] if np.ndim(codes) == 2 else codes
         return {**theta, **{n: theta[n][output] for n in self.observation.hyperparameters}}
 
     def noise_of_outputs(self, theta: Mapping[str, Any]) -> dict[str, Any]:
         """Hyperparameters of the noise, with a value for each of several outputs."""
-        names = () if self.outputs is None else self.observation.hyperparameters
+        several = self.outputs is not None and self.normal
+        names = self.observation.hyperparameters if several else ()
         return {name: theta[name] for name in names}
 
     def size(self, dim: str, training: Any) -> int:

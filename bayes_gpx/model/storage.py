@@ -319,7 +319,8 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
         spec["constraints"] = Constraints.of_fields(spec["constraints"]["statements"])
     specification, y = Specification(**spec), data["y"].values
     if settings.get("labels"):
-        y = np.array(settings["labels"])[y.astype(int)]
+        labels = np.array([*settings["labels"], None], dtype=object)
+        y = labels[np.where(np.isnan(y), -1, y).astype(int)]
     observation, known = specification.observation, {"scale": settings["scale"]}
     known |= {"priors": {**fixed, **priors}, "name": settings["name"]}
     family = FAMILIES[spec["family"]]

@@ -80,7 +80,7 @@ def plot_contributions(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot contributions with their intervals, one panel for each row.
+    """Plot contributions with their intervals, one panel for each row and class.
 
     Features are sorted by size. Red bars raise the prediction and blue ones lower it; a pale bar
     has an interval that contains 0. With several rows, the values of the features are on the right.
@@ -107,7 +107,7 @@ def plot_contributions(
     Raises
     ------
     ValueError
-        If the dataset has no draws, and for more than 24 rows.
+        If the dataset has no draws, and for more than 24 panels or several outputs.
 
     References
     ----------
@@ -125,7 +125,7 @@ def plot_attributions(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot attributions with their intervals, one panel for each row.
+    """Plot attributions with their intervals, one panel for each row, class and baseline.
 
     Parameters
     ----------
@@ -141,8 +141,7 @@ def plot_attributions(
     Raises
     ------
     ValueError
-        If the dataset has no draws, for more than 24 rows, and for a dict of baselines: choose one
-        with ``dataset.sel(baseline=...)``.
+        If the dataset has no draws, and for more than 24 panels or several outputs.
     """
     return _bars(dataset, "attribution", obs, max_features, ci_prob, backend, pc_kwargs)
 
@@ -163,7 +162,7 @@ def _bars(
     pc_kwargs: dict[str, Any],
 ) -> PlotCollection:
     """Draw the bars of the largest features, one panel for each row."""
-    found = shown(dataset, [name], obs=obs, ci_prob=ci_prob, draws=True, panels=True)
+    found = shown(dataset, [name], obs=obs, ci_prob=ci_prob, draws=True, panels=True, apart="obs")
     if max_features is not None:
         count("max_features", max_features)
     every, known = found["mean"].rename(name), found.sizes["feature"]

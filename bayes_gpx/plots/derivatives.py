@@ -14,9 +14,11 @@ from arviz_plots.visuals import hline, set_xlim, vline
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import beside, columns_for, draw
 from bayes_gpx.plots.selection import (
+    ONE_AXIS,
     against,
     covers_zero,
     each_of,
+    in_panels,
     panel_features,
     panel_rows,
     refuse_several,
@@ -84,7 +86,8 @@ def plot_derivatives(
     """Plot derivatives against feature values, with two bands.
 
     If only one feature varies over the rows, its panel has a curve with a pointwise (dark) and a
-    simultaneous (light) band. Otherwise each row is a point with two intervals. Each panel states
+    simultaneous (light) band. Otherwise each row is a point with two intervals. Several classes
+    have separate panels. Each panel states
     the average slope and the probability that it is positive. A rug shows the values of the rows.
     It is red if a positive slope is more probable and blue otherwise, and pale if this probability
     is smaller than the probability of the bands.
@@ -106,16 +109,18 @@ def plot_derivatives(
     Raises
     ------
     ValueError
-        If the dataset has no bands, for unknown features, and for more than 24 features.
+        If the dataset has no bands, for unknown features, and for more than 24 panels or several
+        outputs.
     """
-    required(dataset, "bx.slopes", "band_simultaneous", "bands")
+    required(dataset, "bx.slopes", "band_simultaneous", "bands", ONE_AXIS)
     varies = (dataset["value"] != dataset["value"].isel(obs=0)).any("obs").values
     moving = dataset["feature"].values[varies].tolist()
     names, some = panel_features(dataset, features, moving or None)
     chosen = dataset.sel(feature=names)
+    chosen["joined"] = chosen["feature"] == dataset.attrs.get("along", "")
+    chosen = in_panels(chosen, "feature")
     mean, wide, value = (chosen[name] for name in ("derivative_mean", "band_simultaneous", "value"))
-    joined = chosen["feature"] == dataset.attrs.get("along", "")
-    along = {"x": value, "joined": joined, "color": "C0"}
+    along = {"x": value, "joined": chosen["joined"], "color": "C0"}
     narrow, positive = chosen["band_pointwise"], chosen["derivative_probability_positive"]
     prob, average = dataset.attrs["ci_prob"], chosen[AVERAGE]
     bands = {f"{prob:.0%}, each": {"color": "C0", "alpha": 0.6, "width": 6}}
@@ -160,7 +165,7 @@ def plot_slopes(
     backend: Backend | None = None,
     **pc_kwargs: Any,
 ) -> PlotCollection:
-    """Plot the derivatives in all features, one panel for each row.
+    """Plot the derivatives in all features, one panel for each row and class.
 
     Units differ between features, so each derivative is drawn in multiples of its standard
     deviation. Its value in units is on the right. Features are sorted by the largest such multiple
@@ -187,11 +192,13 @@ def plot_slopes(
     Raises
     ------
     ValueError
-        If the dataset has no bands, for unknown rows or features, and for more than 24 rows.
+        If the dataset has no bands, for unknown rows or features, and for more than 24 panels or
+        several outputs.
     """
     needed = "band_simultaneous_features"
-    required(dataset, "bx.slopes", needed, f"`{needed}`")
-    chosen = dataset.isel(obs=panel_rows(dataset, obs))
+    required(dataset, "bx.slopes", needed, f"`{needed}`", ONE_AXIS)
+    shown_rows = panel_rows(dataset, obs)
+    chosen = in_panels(dataset.isel(obs=shown_rows), "obs")
     ratio = abs(chosen["derivative_mean"] / chosen["derivative_sd"]).max("obs").values
     known = chosen["feature"].values[np.argsort(-np.nan_to_num(ratio), kind="stable")].tolist()
     features, some = panel_features(dataset, features, known)
@@ -207,7 +214,8 @@ def plot_slopes(
     points = {"unsure": covers_zero(chosen["band_pointwise"]), "size": 30, "width": 1.5}
     labels = {"title": lambda da: f"obs {short(da['obs'])}", "x": "slope / its sd"}
     prob = f"{dataset.attrs['ci_prob']:.0%}"
-    rows = f" in {count} of {dataset.sizes['obs']} rows" if count < dataset.sizes["obs"] else ""
+    some_rows, every = len(shown_rows), dataset.sizes["obs"]
+    rows = f" in {some_rows} of {every} rows" if some_rows < every else ""
     return draw(
         (mean / unit).rename("derivative"),
         [
@@ -280,15 +288,17 @@ def plot_path(
     Butler, Feng and Djuric, "Explainable learning with Gaussian processes" (2024), Figure 1.
     """
     required(dataset, "bx.path_slopes", "way", "`way`")
-    refuse_several(dataset["attribution_mean"])
+    refuse_several(dataset["attribution_mean"], ONE_AXIS)
     known = dataset["feature"].values.tolist()
     if features is None:
         count("max_features", max_features)
-        order = np.argsort(-np.abs(dataset["attribution_mean"].values), kind="stable")
+        size = abs(dataset["attribution_mean"])
+        size = size.mean([dim for dim in size.dims if dim != "feature"])
+        order = np.argsort(-size.values, kind="stable")
         names = [known[k] for k in order[:max_features]]
     else:
         names = each_of("features", features, known)
-    chosen = dataset.sel(feature=names)
+    chosen = in_panels(dataset.sel(feature=names), "feature")
     way, mean = chosen["way"], chosen["derivative_mean"]
 
     def title_of(da: xr.DataArray) -> str:

@@ -18,9 +18,11 @@ from bayes_gpx.plots.layout import backend_named, draw
 from bayes_gpx.plots.selection import (
     MOST_PANELS,
     MOST_ROWS,
+    ONE_AXIS,
     ONE_UNIT,
     QUANTITIES,
     each_of,
+    in_panels,
     panel_features,
     refuse_no_dataset,
     refuse_several,
@@ -69,10 +71,11 @@ def plot_dependence(
 ) -> PlotCollection:
     """Plot explanations against the value of the feature.
 
-    Use it for attributions, contributions, weights, slopes or relevance. Each row is a point with
-    its interval, above a rug of the values. For a categorical column, the points of a level are
-    next to each other, above the name of the level. If points scatter at equal values of the
-    feature, it interacts with other features; the intervals show the uncertainty.
+    Use it for attributions, contributions, weights, slopes or relevance. Each feature, of each
+    class or baseline, has a panel. Each row is a point with its interval, above a rug of the
+    values. For a categorical column, the points of a level are next to each other, above the name
+    of the level. If points scatter at equal values of the feature, it interacts with other
+    features; the intervals show the uncertainty.
 
     Parameters
     ----------
@@ -101,8 +104,8 @@ def plot_dependence(
     Raises
     ------
     ValueError
-        For a dataset of another function or without `value`, several baselines, and unknown rows or
-        features.
+        For a dataset of another function or without `value`, several outputs, more than 24 panels,
+        and unknown rows or features.
     """
     found = shown(
         dataset,
@@ -112,6 +115,7 @@ def plot_dependence(
         max_features=max_features,
         most_rows=MOST_ROWS,
         ci_prob=ci_prob,
+        apart="feature",
     )
     name, value, interval = found.attrs["name"], found["value"], found["interval"]
     one_unit = name in ONE_UNIT
@@ -159,8 +163,8 @@ def plot_partial_dependence(
 ) -> PlotCollection:
     """Plot partial dependence with its band, and the curves of single rows.
 
-    A categorical column has points at its levels instead of curves, and intervals instead of the
-    band.
+    Each feature, of each class, has a panel. A categorical column has points at its levels instead
+    of curves, and intervals instead of the band.
 
     Parameters
     ----------
@@ -183,13 +187,13 @@ def plot_partial_dependence(
     ValueError
         For a dataset of another function, and unknown features.
     """
-    required(dataset, "bx.partial_dependence", "partial_dependence_band", "bands")
+    required(dataset, "bx.partial_dependence", "partial_dependence_band", "bands", ONE_AXIS)
     count("max_curves", max_curves)
     known = dataset["feature"].values.tolist()
     names = each_of("features", known if features is None else features, known)
     n = dataset.sizes["obs"]
     rows = np.unique(np.linspace(0, n - 1, min(n, max_curves)).round().astype(int))
-    chosen = dataset.sel(feature=names).isel(obs=rows)
+    chosen = in_panels(dataset.sel(feature=names).isel(obs=rows), "feature")
     mean, value = chosen["partial_dependence_mean"], chosen["value"]
     band = chosen["partial_dependence_band"]
     along = {"x": value, "joined": continuous(value), "color": "C0"}
@@ -244,15 +248,18 @@ def plot_components(
     ValueError
         For a dataset of another function, and unknown or constant components.
     """
-    required(dataset, "bx.components", "component_mean", "components")
+    required(dataset, "bx.components", "component_mean", "components", ONE_AXIS)
     varying = dataset["component"].values[dataset["along"].values != ""].tolist()
     names = each_of("components", varying if components is None else components, varying)
     some = ""
     if len(names) > MOST_PANELS:
-        size = -np.abs(dataset["share"].sel(component=names).values)
+        share = abs(dataset["share"].sel(component=names))
+        size = -share.mean([dim for dim in share.dims if dim != "component"]).values
         kept = np.sort(np.argsort(size, kind="stable")[:MOST_PANELS])
         some = f" ({MOST_PANELS} of {len(names)})"
         names = [names[k] for k in kept]
+    dataset = in_panels(dataset.sel(component=names), "component")
+    names = dataset["component"].values.tolist()
     prob, backend = dataset.attrs["ci_prob"], backend_named(backend)
     ends = interval_of(dataset.drop_vars("component"), "component", prob)
     ends = ends.assign_coords(component=dataset["component"]).sel(component=names)

@@ -18,6 +18,8 @@ from bayes_gpx.plots.layout import Layer, draw
 from bayes_gpx.plots.selection import (
     MOST_PANELS,
     MOST_ROWS,
+    ONE_AXIS,
+    in_panels,
     refuse_no_dataset,
     required,
     short,
@@ -242,7 +244,8 @@ def plot_comparisons(
 ) -> PlotCollection:
     """Plot comparisons with intervals: averages in one panel, or sorted rows.
 
-    Averaged comparisons share one panel; otherwise each comparison has a panel.
+    Averaged comparisons share one panel; otherwise each comparison has a panel. Comparisons of
+    several classes are next to each other.
 
     Parameters
     ----------
@@ -261,10 +264,10 @@ def plot_comparisons(
     Raises
     ------
     ValueError
-        For a dataset of another function, more than 24 comparisons by row, and several classes.
+        For a dataset of another function, more than 24 comparisons, and several outputs.
     """
-    required(dataset, "bx.comparisons", "comparison_mean", "comparisons")
-    prob = interval_probability(ci_prob, dataset)
+    required(dataset, "bx.comparisons", "comparison_mean", "comparisons", ONE_AXIS)
+    dataset, prob = in_panels(dataset, "contrast"), interval_probability(ci_prob, dataset)
     mean = dataset["comparison_mean"].rename("comparison").reset_coords(drop=True)
     bounds = interval_of(dataset, "comparison", prob).reset_coords(drop=True)
     kind = dataset.attrs.get("comparison", "difference")

@@ -21,6 +21,9 @@ QUANTITIES = ("attribution", "contribution", "weight", "derivative")
 ONE_UNIT = ("attribution", "contribution")
 """Those that are comparable over features."""
 
+SEVERAL, ONE_AXIS = ("class", "output", "baseline"), ("output",)
+"""Dims of results that most plots show one of; and those with units of their own."""
+
 MOST_ROWS = 1000
 """More observations are not drawn one by one, but a random choice of that many."""
 
@@ -42,11 +45,13 @@ def shown(
     draws: bool = False,
     valued: bool = True,
     panels: bool = False,
+    apart: str | None = None,
 ) -> xr.Dataset:
     """Select `mean`, `sd`, `value`, `interval` and `row` (obs, feature), with words as attrs."""
-    # `quantities` are those that the plot can draw, and `panels` are one for each row.
+    # `quantities` are those that the plot can draw, and `panels` are one for each row. `apart` is
+    # the dim with panels, if several classes or baselines have a panel each, as in `in_panels`.
     refuse_no_dataset(dataset, " or ".join(f"bx.{name}s" for name in quantities))
-    name = _held(dataset, quantities, draws, valued)
+    name = _held(dataset, quantities, draws, valued, ONE_AXIS if apart else SEVERAL)
     prob = interval_probability(ci_prob, dataset)
     said = []
     columns, known = _columns(dataset, name, features, max_features), dataset.sizes["feature"]
@@ -57,14 +62,16 @@ def shown(
     if most_rows is not None and len(rows) > most_rows:
         said.append(f"{most_rows:,} of {len(rows):,} observations, at random")
         rows = np.sort(np.random.default_rng(0).choice(rows, most_rows, replace=False))
-    chosen = dataset.isel(obs=rows, feature=columns)
+    chosen = dataset.isel(obs=rows, feature=columns).assign(row=("obs", rows))
+    if apart:
+        chosen = in_panels(chosen, apart)
     mean, sd = (chosen[f"{name}_{moment}"].transpose("obs", "feature") for moment in ("mean", "sd"))
     interval = interval_of(chosen, name, prob)
     arrays: dict[str, Any] = {"mean": mean, "sd": sd}
     if valued:
         arrays["value"] = chosen["value"].transpose("obs", "feature")
     arrays["interval"] = interval.transpose("obs", "feature", "ci_bound")
-    arrays["row"] = ("obs", rows)
+    arrays["row"] = chosen["row"]
     words = {
         "name": name,
         "label": f"{name} [{dataset.attrs['units']}]",
@@ -80,7 +87,13 @@ def _title(name: str, dataset: xr.Dataset, said: Sequence[str]) -> str:
     return " ".join(filter(None, parts))
 
 
-def _held(dataset: xr.Dataset, quantities: Sequence[str], draws: bool, valued: bool) -> str:
+def _held(
+    dataset: xr.Dataset,
+    quantities: Sequence[str],
+    draws: bool,
+    valued: bool,
+    dims: Sequence[str],
+) -> str:
     """The quantity of a Dataset that a plot can draw."""
     held = [name for name in quantities if (name if draws else f"{name}_mean") in dataset]
     if not held or (valued and "value" not in dataset):
@@ -88,7 +101,7 @@ def _held(dataset: xr.Dataset, quantities: Sequence[str], draws: bool, valued: b
         lacking = "`value`" if held else " or ".join(f"`{name}`" for name in quantities)
         what, how = ("draws of ", " with keep='draws'") if draws else ("", "")
         raise ValueError(f"The dataset has no {what}{lacking}. Pass the result of {verbs}{how}.")
-    refuse_several(dataset[f"{held[0]}_mean"])
+    refuse_several(dataset[f"{held[0]}_mean"], dims)
     return held[0]
 
 
@@ -111,12 +124,12 @@ def refuse_no_dataset(given: Any, verbs: str) -> None:
         )
 
 
-def required(dataset: Any, verb: str, name: str, what: str) -> None:
-    """Raise unless a Dataset has a variable, of one class, output and baseline."""
+def required(dataset: Any, verb: str, name: str, what: str, dims: Sequence[str] = SEVERAL) -> None:
+    """Raise unless a Dataset has a variable, without these dims."""
     refuse_no_dataset(dataset, verb)
     if name not in dataset:
         raise ValueError(f"The dataset has no {what}. Pass the result of {verb}.")
-    refuse_several(dataset[name])
+    refuse_several(dataset[name], dims)
 
 
 def each_of(argument: str, names: Iterable[str], choices: Collection[str]) -> list[str]:
@@ -127,14 +140,38 @@ def each_of(argument: str, names: Iterable[str], choices: Collection[str]) -> li
     return names
 
 
-def refuse_several(array: xr.DataArray) -> None:
-    """Raise if there are several classes, outputs or baselines: a plot shows only one."""
-    for dim in ("class", "output", "baseline"):
+def refuse_several(array: xr.DataArray, dims: Sequence[str] = SEVERAL) -> None:
+    """Raise for several classes, outputs or baselines in a plot that shows one."""
+    for dim in dims:
         if dim in array.dims:
+            why = ", which have units of their own, but a plot has one axis" * (dim == "output")
             raise ValueError(
-                f"The dataset has the dim {dim!r} with {array[dim].values.tolist()}. Choose one of "
-                f"them: dataset.sel({{{dim!r}: ...}})."
+                f"The dataset has the dim {dim!r} with {array[dim].values.tolist()}{why}. Choose "
+                f"one of them: dataset.sel({{{dim!r}: ...}})."
             )
+
+
+def in_panels(dataset: xr.Dataset, along: str) -> xr.Dataset:
+    """Several classes or baselines as more labels of a dim with panels: "age, class red"."""
+    for dim in (dim for dim in SEVERAL if dim not in ONE_AXIS and dim in dataset.dims):
+        whole = [n for n in dataset if {dim, along} & {*dataset[n].dims} == {dim}]
+        kept, names = dataset.drop_vars(whole), dataset[dim].values
+        labels = [f"{short(label)}, {dim} {name}" for name in names for label in kept[along].values]
+        dataset = xr.concat(
+            [kept.isel({dim: k}, drop=True) for k in range(len(names))],
+            along,
+            data_vars="minimal",
+            coords="minimal",
+            compat="override",
+            join="override",
+            combine_attrs="override",
+        ).assign_coords({along: labels})
+        if dataset.sizes[along] > MOST_PANELS:
+            raise ValueError(
+                f"{dataset.sizes[along]} panels were asked for; choose at most {MOST_PANELS}, such "
+                f"as dataset.sel({{{dim!r}: ...}})."
+            )
+    return dataset
 
 
 def _columns(
@@ -153,7 +190,8 @@ def _columns(
     count("max_features", max_features)
     if name not in ONE_UNIT:
         return list(range(min(len(known), max_features)))
-    size = abs(dataset[f"{name}_mean"]).mean("obs").values
+    mean = abs(dataset[f"{name}_mean"])
+    size = mean.mean([dim for dim in mean.dims if dim != "feature"]).values
     return list(np.argsort(-size, kind="stable")[:max_features])
 
 
@@ -219,6 +257,8 @@ def against(dataset: xr.Dataset) -> str:
     if name is None:
         return ""
     if name == "named":
+        if dataset["baseline"].ndim:
+            return "against each baseline"
         name = str(dataset["baseline"].item())
     return "against " + ("the given baseline" if name == "given" else f"the baseline {name!r}")
 

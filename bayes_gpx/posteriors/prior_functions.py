@@ -150,7 +150,8 @@ class IndexedFunction:
         if isinstance(operator, Composite):
             return operator.assembled([self(part) for part in operator.parts], axis=0)
         bare, codes = self._given.process.bare(operator), self._given.process.group(operator)
-        own, total = iter(self.of_groups(codes.max() + 1)), 0.0
+        groups = pt.maximum(codes.max() + 1, 1)  # none, where constraints are of no group
+        own, total = iter(self.of_groups(groups)), 0.0
         for part, basis, _, shared in self.parts:
             if part.separate:
                 found = of_each_row(basis.design(bare), next(own)[codes])

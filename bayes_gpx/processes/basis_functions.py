@@ -18,6 +18,7 @@ from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.kernels.base import Kernel, name_of
 from bayes_gpx.kernels.elementary import Constant, LinearKernel
 from bayes_gpx.kernels.normal_form import Term, terms
+from bayes_gpx.kernels.precomputed import BETWEEN_LABELS, Labelled
 from bayes_gpx.kernels.profiles import PROFILES, SpectralProfile
 from bayes_gpx.kernels.stationary import Stationary
 from bayes_gpx.numerics.columns import among_all
@@ -199,6 +200,28 @@ class Affine(Basis):
 
     def parted(self) -> tuple[Basis, Tensor]:
         return Affine(self.center, 1.0, self.d), pt.sqrt(self.weights) * pt.ones(self.d)
+
+
+@dataclass(frozen=True, eq=False)
+class Members(Basis):
+    """Weighted sums x root of rows of a root of a precomputed covariance, one for each label."""
+
+    root: np.ndarray  # (N, N)
+
+    def value(self, x: Tensor) -> Tensor:
+        return pt.dot(x, self.root)
+
+    def gradient(self, x: Tensor) -> Tensor:
+        raise ValueError(BETWEEN_LABELS)
+
+    def hessian(self, x: Tensor) -> Tensor:
+        raise ValueError(BETWEEN_LABELS)
+
+    def attribution(self, x: Tensor, baseline: Tensor) -> Tensor:
+        raise ValueError(BETWEEN_LABELS)
+
+    def parted(self) -> tuple[Basis, Tensor]:
+        return self, pt.ones(len(self.root))
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,6 +455,8 @@ def _of_term(
     elif isinstance(kernel, LinearKernel):
         d = term.of(X).type.shape[1]
         basis = Affine(kernel.center, pt.as_tensor(kernel.weights), d)
+    elif isinstance(kernel, Labelled):
+        basis = Members(kernel.root)
     elif isinstance(kernel, Stationary) and isinstance(profile, SpectralProfile):
         scale, points = kernel.lengthscale, term.of(X)
         if isinstance(approximation, HSGP):

@@ -32,6 +32,7 @@ from bayes_gpx.processes.operators import (
     IntegratedGradient,
     OfFeatures,
     Operator,
+    Smooth,
     Value,
     Weight,
 )
@@ -125,6 +126,11 @@ class BasisProcess(Process):
         """Prior covariance between the components of each observation, (obs, c, c)."""
         parts = by_observation(self.design(L), L)
         return parts @ parts.transpose(0, 2, 1) + self._noise("block", L)
+
+    def cross(self, L: Smooth) -> Tensor:
+        """Prior covariance of a gradient's or Hessian's components with f there, (m, c)."""
+        values = self.design(Value(L.X, L.Z, smooth=True))
+        return (by_observation(self.design(L), L) * values[:, None]).sum(axis=2)
 
     def _noise(self, what: str, *operators: Operator) -> Any:
         if self.own is None or not all(L.own_noise for L in operators):

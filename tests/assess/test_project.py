@@ -9,6 +9,7 @@ import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
+from scipy.stats import nbinom, t as student
 
 import bayes_gpx as bx
 from bayes_gpx.assess import projection as room
@@ -79,7 +80,7 @@ def test_divergence_is_that_of_refits_without_each_row(reference):
     for k, theta in enumerate(scattered(THETA, 3)):
         aim = left_out(X, y, theta)
         assert_allclose(reference.mean[k], aim[0], rtol=1e-9, atol=1e-12)
-        assert_allclose(reference.variance[k], aim[1], rtol=1e-9)
+        assert_allclose(reference.predictive(k).variance.value, aim[1], rtol=1e-9)
         found = left_out(X[:, :2], y, draw_of(idata, k))
         kl = idata["sample_stats"]["kl"].values[0, k]
         assert_allclose(kl, divergence(aim, found), rtol=1e-7)
@@ -303,18 +304,217 @@ def test_bad_options_are_refused_before_any_fit(gp, monkeypatch, options, said):
         project(gp, known(gp, scattered(THETA, 3)), **options, **QUIET)
 
 
+LABELS = np.digitize(y, [-0.5, 0.5])
+COUNTS = rng.poisson(np.exp(0.5 * y + 1.0))
+EXPOSURE = np.linspace(1.0, 2.0, N)
+HYPER = {"lengthscale": THETA["lengthscale"], "amplitude": 1.2}
+GPX_HYPER = HYPER | {"amplitude": 0.7, "sigma_w": 0.2, "sigma": 0.3}
+
+
+def of_normal(model, theta):
+    found = bx.loo_predictions(model, theta, seed=1, **QUIET)
+    return found["y_mean"].values, found["y_sd"].values ** 2
+
+
+def of_mean(name):
+    return lambda model, theta: (bx.loo_predictions(model, theta, seed=1, **QUIET)[name].values,)
+
+
+def between_labels(one, other):
+    (p,), (q,) = one, other
+    if p.ndim == 1:
+        p, q = np.stack([p, 1 - p], axis=1), np.stack([q, 1 - q], axis=1)
+    return np.mean((p * np.log(p / q)).sum(axis=1))
+
+
+def between_counts(one, other):
+    (a,), (b,) = one, other
+    return np.mean(a * np.log(a / b) - a + b)
+
+
+def between_negative_binomials(one, other, size=3.0):
+    grid = np.arange(400)
+    p, q = (nbinom.pmf(grid, size, size / (size + m[0][:, None])) for m in (one, other))
+    return np.mean((p * np.log(p / q)).sum(axis=1))
+
+
+def of_student(model, theta):
+    """Mean of f, and squared scale: the variance of f and sigma^2."""
+    mean, variance = of_normal(model, theta)
+    nu, sigma = theta["nu"], theta["sigma"]
+    return mean, variance - sigma**2 * nu / (nu - 2) + sigma**2
+
+
+def between_students(one, other, nu=6.0):
+    grid = np.linspace(-60.0, 60.0, 60_001)
+    logs = [student.logpdf(grid, nu, m[:, None], np.sqrt(v)[:, None]) for m, v in (one, other)]
+    return np.mean((np.exp(logs[0]) * (logs[0] - logs[1])).sum(axis=1)) * (grid[1] - grid[0])
+
+
+OTHERS = {
+    "logit": (
+        lambda: bx.GP(X, LABELS > 0, likelihood="bernoulli", scale=False),
+        HYPER,
+        of_mean("probability_mean"),
+        between_labels,
+    ),
+    "classes": (
+        lambda: bx.GP(X, LABELS, likelihood="categorical", scale=False),
+        HYPER,
+        of_mean("probability_mean"),
+        between_labels,
+    ),
+    "poisson": (
+        lambda: bx.GP(X, COUNTS, likelihood="poisson", exposure=EXPOSURE),
+        HYPER,
+        of_mean("rate_mean"),
+        between_counts,
+    ),
+    "negative_binomial": (
+        lambda: bx.GP(X, COUNTS, likelihood="negative_binomial"),
+        HYPER | {"dispersion": 3.0},
+        of_mean("rate_mean"),
+        between_negative_binomials,
+    ),
+    "student_t": (
+        lambda: bx.GP(X, y, likelihood="student_t", scale=False),
+        THETA | {"nu": 6.0},
+        of_student,
+        between_students,
+    ),
+    "inducing": (
+        lambda: bx.GP(X, y, approximation=bx.Inducing(8), scale=False),
+        THETA,
+        of_normal,
+        divergence,
+    ),
+    "waves": (
+        lambda: bx.GP(X, y, approximation=bx.HSGP([4, 5, 3], 2.0), scale=False),
+        THETA,
+        of_normal,
+        divergence,
+    ),
+    "GPX": (lambda: bx.GPX(X, y, intercept=True, scale=False), GPX_HYPER, of_normal, divergence),
+    "GPX by place": (
+        lambda: bx.GPX(X, y, X[:, :1] + 1, scale=False),
+        GPX_HYPER,
+        of_normal,
+        divergence,
+    ),
+    "GPX per feature": (
+        lambda: bx.GPX(X, y, weight_prior="per_feature", scale=False),
+        GPX_HYPER | {"amplitude": [0.5, 0.9, 0.7]},
+        of_normal,
+        divergence,
+    ),
+    "GPX labels": (
+        lambda: bx.GPX(X, LABELS > 0, likelihood="bernoulli", scale=False),
+        {k: v for k, v in GPX_HYPER.items() if k != "sigma"},
+        of_mean("probability_mean"),
+        between_labels,
+    ),
+}
+"""Models, hyperparameters, leave-one-out predictions, and their divergence."""
+
+
+QUICK = {"logit", "classes", "negative_binomial", "student_t", "inducing", "GPX"}
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(k, marks=() if k in QUICK else pytest.mark.slow) for k in OTHERS]
+)
+def test_any_response_and_a_gpx_are_projected(kind):
+    """The divergence is of leave-one-out predictions, and no neighbor comes closer."""
+    build, theta, predict, apart = OTHERS[kind]
+    model = build()
+    submodel, idata = project_to(Reference.of(model, theta), ["x0", "x1"])
+    assert submodel.training.X.columns == ("x0", "x1")
+    aim = predict(model, theta)
+    found = {n: idata["posterior"][n].values[0, 0] for n in submodel.hyperparameters}
+    kl = idata["sample_stats"]["kl"].item()
+    assert_allclose(kl, apart(aim, predict(submodel, found)), rtol=1e-5, atol=1e-9)
+    assert idata["sample_stats"]["converged"].all() and kl > 1e-5
+    for name in set(found) - {"dispersion", "nu"}:
+        for place in np.ndindex(found[name].shape):
+            for factor in (0.9, 1.1):
+                moved = {key: np.array(value) for key, value in found.items()}
+                moved[name][place] *= factor
+                assert apart(aim, predict(submodel, moved)) > kl - 1e-6 * (1 + kl)
+
+
+def test_a_sigma_w_of_zero_stays_zero():
+    """As if it were fixed; and submodels keep their columns of given inducing points."""
+    theta = {key: value for key, value in GPX_HYPER.items() if key != "sigma_w"}
+    points = bx.Inducing(X[:8])
+    free = bx.GPX(X, y, approximation=points)
+    fixed = bx.GPX(X, y, approximation=points, priors={"sigma_w": 0.0})
+    both = [
+        project_to(Reference.of(model, given), ["x0", "x2"])
+        for model, given in ((free, theta | {"sigma_w": 0.0}), (fixed, theta))
+    ]
+    assert both[0][1]["posterior"]["sigma_w"].item() == 0.0
+    kl = [idata["sample_stats"]["kl"].item() for _, idata in both]
+    assert_allclose(*kl, rtol=1e-4)
+    for name in ("U", "U_Z"):
+        assert_allclose(both[0][0].inducing[name], free.inducing[name][:, [0, 2]])
+
+
+def test_scores_of_labels_are_of_rows_that_were_held_out():
+    """Log probabilities of each fold's labels, by refits of the search without the fold."""
+    model = OTHERS["logit"][0]()
+    found = project(model, HYPER, path=["x0", "x1", "x2"], sizes=[0, 2], folds=2, seed=3, **QUIET)
+    own = np.random.default_rng(np.random.SeedSequence(3)).permutation(N) % 2
+    scores = np.empty((3, N))
+    for fold in range(2):
+        rows, kept = np.flatnonzero(own == fold), np.flatnonzero(own != fold)
+        fewer = model.of_rows(model.training.rows(kept))
+        small = project_to(Reference.of(fewer, HYPER), ["x0", "x1"])
+        constant = bx.loo_predictions(fewer, HYPER, seed=1, **QUIET)["probability_mean"].mean()
+        asked = {"draws": 2, "keep": "summary", **QUIET}
+        p = np.stack(
+            [
+                np.full(len(rows), constant),
+                bx.predictions(*small, X[rows, :2], **asked)["probability_mean"],
+                bx.predictions(fewer, HYPER, X[rows], **asked)["probability_mean"],
+            ]
+        )
+        scores[:, rows] = np.log(np.where(LABELS[rows] > 0, p, 1 - p))
+    assert_allclose(found.table["elpd"], scores[:2].sum(axis=1), rtol=1e-6)
+    apart = scores[:2] - scores[2]
+    assert_allclose(found.table["elpd_diff"], apart.sum(axis=1), rtol=1e-5, atol=1e-7)
+    p = bx.loo_predictions(model, HYPER, seed=1, **QUIET)["probability_mean"].values
+    kl = between_labels((p,), (np.full(N, p.mean()),))
+    assert_allclose(found.table["kl"][0], kl, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("classes", "variance"),
+        ("GPX", "relevance"),
+        pytest.param("student_t", "variance", marks=pytest.mark.slow),
+        pytest.param("negative_binomial", "relevance", marks=pytest.mark.slow),
+    ],
+)
+def test_projections_of_any_model_have_a_table(kind, path):
+    build, theta, *_ = OTHERS[kind]
+    found = project(build(), theta, path=path, sizes=[0, 1], folds=2, seed=1, **QUIET)
+    assert np.isfinite(found.table[["elpd", "elpd_diff", "se", "kl"]]).all(axis=None)
+    assert found.table["kl"][0] > 0
+    submodel, idata = found.submodel(1)
+    (name,) = submodel.training.X.sources
+    new = pd.DataFrame(X[:2], columns=["x0", "x1", "x2"])[[name]]
+    assert bx.predictions(submodel, idata, new, draws=5, seed=1, **QUIET).sizes["obs"] == 2
+
+
 def test_models_that_cannot_be_projected(gp):
-    counts = rng.poisson(2.0, size=N)
     with pm.Model():
         joined = bx.GP(X, y)
     for model in (
-        bx.GPX(X, y),
-        bx.GP(X, counts, likelihood="poisson"),
-        bx.GP(X, y, approximation=bx.Inducing(5)),
         bx.GP(X, y, representation="hierarchy"),
         bx.GP(X, y, kernel=lambda d: pm.gp.cov.ExpQuad(d, ls=1.0)),
     ):
-        with pytest.raises(ValueError, match="Pass a bx.GP with normal noise"):
+        with pytest.raises(ValueError, match="Pass a model with a kernel by name"):
             project(model, THETA, **QUIET)
     with pytest.raises(ValueError, match="larger pm.Model"):
         project(joined, THETA, **QUIET)

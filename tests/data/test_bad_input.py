@@ -72,10 +72,10 @@ CASES = {
 }
 
 
-def test_a_column_is_no_response_of_counts(regression):
+def test_a_column_is_no_response_of_classes(regression):
     X, _, y, _, _ = regression
     with pytest.raises(ValueError, match=r"shape \(14, 1\).*ravel"):
-        bx.GPX(X, y.values[:, None].round(), likelihood="poisson")
+        bx.GP(X, (y.values[:, None] > 100) * 1, likelihood="categorical")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -147,6 +147,90 @@ def test_means_are_those_of_the_dense_posterior(kind, family):
     assert_allclose(shares["difference_mean"], total, atol=2e-6 * np.abs(total).max())
 
 
+def bend(oracles, S, x, d, e, h=1e-3):
+    """Second derivative of the expected response, by differences of fourth order."""
+    one, other = np.eye(2)[d], np.eye(2)[e]
+    steps, weights = np.array([-2, -1, 1, 2]) * h, np.array([1, -8, 8, -1]) / (12 * h)
+    return sum(
+        a * b * expected(oracles, S, x + s * one + t * other)
+        for s, a in zip(steps, weights, strict=True)
+        for t, b in zip(steps, weights, strict=True)
+    )
+
+
+@pytest.mark.parametrize(("kind", "family"), CASES)
+def test_second_derivatives_are_those_of_the_dense_posterior(kind, family):
+    model, idata, oracles, S = posed(kind, family)
+    found = bx.derivatives(model, idata, NEW, order=2, seed=0, keep="summary", **QUIET)
+    mean = found["second_derivative_mean"].transpose("obs", "feature", "feature_bis").values
+    truth = np.empty((3, 2, 2))
+    for d in range(2):
+        for e in range(2):
+            truth[:, d, e] = bend(oracles, S, NEW, d, e)
+    assert_allclose(mean, truth, atol=1e-5 * np.abs(truth).max())
+    assert found.attrs["moments"].startswith("means exact")
+    name = model.specification.observation.mean_name
+    per_unit = "per unit of the feature per unit of feature_bis"
+    assert found.attrs["units"] == f"{name} of y {per_unit}" and found.attrs["scale"] == "response"
+
+
+@pytest.mark.parametrize("kind", ["logit", "probit", "poisson", "classes"])
+def test_second_derivatives_of_functions_are_differences_of_their_responses(kind):
+    """Of each random function; their average over functions is near the exact mean."""
+    if kind == "classes":
+        model = bx.GP(X, np.digitize(F, [-0.5, 0.5]), likelihood="categorical", scale=False)
+    else:
+        model = posed(kind)[0]
+    theta = {name: DRAWS[0][name] for name in model.hyperparameters}
+    options = {"draws": 200, "seed": 4, **QUIET}
+    functions = bx.sample_functions(model, theta, **options)
+
+    def responses(x):
+        f = functions.predictions(x)["f"].values[0]
+        if kind == "classes":
+            return np.exp(f - np.logaddexp.reduce(f, axis=-1, keepdims=True))
+        return KINDS[kind][2](f)
+
+    found = functions.derivatives(NEW, order=2, on="response")
+    drawn = found["second_derivative"].values[0]
+    h, size = 3e-4, np.abs(drawn).max()
+    for d in range(2):
+        for e in range(2):
+            one, other = h * np.eye(2)[[d, e]]
+            ends = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
+            four = [a * b * responses(NEW + a * one + b * other) for a, b in ends]
+            assert_allclose(drawn[:, :, d, e], sum(four) / (4 * h**2), atol=2e-5 * size)
+    exact = bx.derivatives(model, theta, NEW, order=2, **options)
+    assert_allclose(exact["second_derivative"].values[0], drawn, atol=1e-10 * size)
+    error = drawn.mean(axis=0) - exact["second_derivative_mean"]
+    assert np.all(np.abs(error) < 5 * exact["second_derivative_sd"] / np.sqrt(200))
+    one = bx.derivatives(model, theta, NEW, order=2, features=["x1"], **options)
+    for part in ("", "_mean", "_sd"):
+        whole = exact[f"second_derivative{part}"].sel(feature=["x1"], feature_bis=["x1"])
+        assert_allclose(one[f"second_derivative{part}"], whole, rtol=1e-9)
+
+
+def test_second_derivatives_of_classes_are_differences_of_predictions():
+    """Of probabilities by the same quasi-random points."""
+    labels = np.digitize(F, [-0.5, 0.5])
+    model = bx.GP(X, labels, likelihood="categorical", correlation=1, scale=False)
+    theta = DRAWS[0] | {"loading": np.array([[0.9], [-0.7], [0.2]])}
+    options = {"draws": 2, "keep": "summary", "seed": 0, **QUIET}
+    found = bx.derivatives(model, theta, NEW, order=2, **options)["second_derivative_mean"]
+    h = 2e-3
+
+    def at(x):
+        return bx.predictions(model, theta, x, **options)["probability_mean"].values
+
+    steps, weights = np.array([-2, -1, 1, 2]) * h, np.array([1, -8, 8, -1]) / (12 * h)
+    one, other = np.eye(2)
+    both = list(zip(steps, weights, strict=True))
+    pairs = [(s, a, t, b) for s, a in both for t, b in both]
+    truth = sum(a * b * at(NEW + s * one + t * other) for s, a, t, b in pairs)
+    mean = found.sel(feature="x0", feature_bis="x1").transpose("obs", "class").values
+    assert_allclose(mean, truth, atol=1e-5 * np.abs(truth).max())
+
+
 def test_random_functions_agree_with_the_exact_means():
     model, idata, _, _ = posed("logit")
     theta = DRAWS[0]

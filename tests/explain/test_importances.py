@@ -276,9 +276,10 @@ def test_of_the_response_are_the_functions_taken_to_it(likelihood):
     if likelihood == "categorical":
         assert_allclose(curves["partial_dependence_mean"].sum("class"), 1.0, rtol=1e-12)
         assert curves["ice_mean"].dims == ("obs", "feature", "step", "class")
+        with pytest.raises(ValueError, match="the dim 'class' with"):
+            bx.plot_importances(found)
+        bx.plot_partial_dependence(curves, backend="none")
         for plot, of in ((bx.plot_partial_dependence, curves), (bx.plot_importances, found)):
-            with pytest.raises(ValueError, match="the dim 'class' with"):
-                plot(of)
             plot(of.sel({"class": 1}), backend="matplotlib")
             plt.close("all")
 

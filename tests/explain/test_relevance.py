@@ -6,6 +6,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
+from scipy.stats import norm, poisson
 
 import bayes_gpx as bx
 import oracle
@@ -206,6 +207,56 @@ def test_a_linear_model_has_its_slopes_in_standard_deviations(rng):
     expected = abs(2 * S) / (np.sqrt(2) * V[..., None])
     off = ~np.eye(3, dtype=bool)
     assert_allclose(pairs.values[:, off], expected[:, off], rtol=1e-6)
+
+
+# Divergences D(p, q), as functions of p (m, grid) and of u = q / p - 1, and the factors of their
+# curvatures at q = p: F''(1) of sums of p F(q / p), and the order of Renyi's.
+SMOOTH_DIVERGENCES = [
+    (lambda p, u: (p * (u - np.log1p(u))).sum(axis=1), 1.0),  # Kullback-Leibler
+    (lambda p, u: (p * ((1 + u) * np.log1p(u) - u)).sum(axis=1), 1.0),  # the same of q from p
+    (lambda p, u: (p * u**2).sum(axis=1), 2.0),  # chi-square
+    (lambda p, u: (p * (np.sqrt(1 + u) - 1) ** 2).sum(axis=1), 0.5),  # squared Hellinger
+    (
+        lambda p, u: 0.5 * (p * ((1 + u) * np.log1p(u) - (2 + u) * np.log1p(u / 2))).sum(axis=1),
+        0.25,
+    ),  # Jensen-Shannon
+    (lambda p, u: np.log1p((p * ((1 + u) ** 3 - 1 - 3 * u)).sum(axis=1)) / 2, 3.0),  # Renyi's of 3
+]
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "bernoulli", "poisson"])
+def test_every_smooth_divergence_has_the_same_curvature_up_to_a_factor(likelihood, regression):
+    """Divergences between predictions that are a small step apart, summed over y."""
+    X, _, y, X_new, _ = regression
+    seen = {"normal": y, "bernoulli": y > y.median(), "poisson": np.arange(14) % 5}[likelihood]
+    theta = {"lengthscale": LENGTHS, "amplitude": AMPLITUDE}
+    theta |= {"sigma": SIGMA} if likelihood == "normal" else {}
+    model = bx.GP(X, seen, likelihood=likelihood)
+
+    def weights(moved):
+        """Probabilities of y on a grid, (m, grid)."""
+        found = bx.predictions(model, theta, moved, draws=2, keep="summary", **QUIET)
+        mean = found["response_mean"].values[:, None]
+        if likelihood == "normal":
+            grid = np.linspace(y.min() - 5 * y.std(), y.max() + 5 * y.std(), 2001)
+            return norm.pdf(grid, mean, found["y_sd"].values[:, None]) * (grid[1] - grid[0])
+        if likelihood == "poisson":
+            return poisson.pmf(np.arange(60), mean)
+        return np.hstack([mean, 1 - mean])
+
+    found, here = bx.relevance(model, theta, X_new, **QUIET), weights(X_new)
+    for j, name in enumerate(X):
+        step = 1e-4 * X[name].std(ddof=0)
+        there = []
+        for sign in (1, -1):
+            moved = X_new.copy()
+            moved.iloc[:, j] += sign * step
+            there.append(weights(moved))
+        relevance = found["relevance"].sel(feature=name).values[0, 0]
+        for divergence_of, factor in SMOOTH_DIVERGENCES:
+            both = sum(divergence_of(here, (q - here) / here) for q in there)
+            rate = np.sqrt(both / factor) / step
+            assert_allclose(rate, relevance, rtol=1e-5, atol=1e-4 * relevance.max())
 
 
 APPROXIMATIONS = {

@@ -102,3 +102,31 @@ def test_what_holds_no_draws_is_refused(fitted, found):
         bx.attach(idata, weights=found["shares"]["attribution"])
     with pytest.raises(ValueError, match="idata is a dict"):
         bx.attach({"sigma": 1.0}, shares=found["shares"])
+
+
+@pytest.mark.parametrize("dim", ["class", "output"])
+def test_classes_and_outputs_are_labels_of_arviz_too(dim):
+    rng = np.random.default_rng(2)
+    X = pd.DataFrame(rng.normal(size=(15, 2)), columns=["age", "dose"])
+    if dim == "class":
+        words = np.array(["low", "middle", "high"])[np.digitize(X["age"], [-0.5, 0.5])]
+        model = bx.GP(X, words, likelihood="categorical")
+        idata = known(model, scattered({"lengthscale": np.ones(2), "amplitude": 1.0}, 8))
+    else:
+        table = pd.DataFrame({"weight": X["age"] ** 2, "size": X["dose"]})
+        model = bx.GP(X, table)
+        theta = {"lengthscale": np.ones((2, 2)), "amplitude": np.ones(2), "sigma": np.ones(2)}
+        idata = known(model, scattered(theta, 8))
+    found = {
+        "attributions": bx.attributions(model, idata, obs=[0, 1], seed=1, **QUIET),
+        "slopes": bx.slopes(model, idata, obs=[0, 1], seed=1, **QUIET),
+        "predictions": bx.predictions(model, idata, obs=[0, 1], seed=1, **QUIET),
+    }
+    tree = bx.attach(idata, **found)
+    for group, result in found.items():
+        together = xr.merge([tree[group].to_dataset(), tree[f"{group}_summary"].to_dataset()])
+        xr.testing.assert_equal(together, result)
+    table = az.summary(tree, group="attributions", kind="stats", round_to="none")
+    name = found["attributions"][dim].values[1]
+    drawn = found["attributions"]["attribution"].sel({"obs": 1, "feature": "dose", dim: name})
+    assert_allclose(table.loc[f"attribution[1, dose, {name}]"]["mean"], drawn.mean())

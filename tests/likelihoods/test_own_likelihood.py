@@ -83,6 +83,11 @@ def test_it_is_fitted_and_explained(data):
     assert_allclose(left_out["mean_mean"], truth, rtol=0.5)
     shares = bx.attributions(model, idata, X[:2], on="response", draws=5, **QUIET)
     assert shares.attrs["units"] == "mean of y"
+    step, asked = 1e-4, {"on": "response", "draws": 5, "keep": "summary", **QUIET}
+    second = bx.derivatives(model, idata, X[:2], order=2, **asked)["second_derivative_mean"]
+    ends = [bx.derivatives(model, idata, X[:2] + s * step, **asked) for s in (1, -1)]
+    slopes = [end["derivative_mean"].values[:, 0] for end in ends]
+    assert_allclose(second[:, 0, 0], (slopes[0] - slopes[1]) / (2 * step), rtol=1e-6)
     with pytest.raises(ValueError, match=r"Gamma has no divergence"):
         bx.relevance(model, idata, X[:2], **QUIET)
     sparse = bx.GP(X, y, likelihood="gamma", approximation=bx.Inducing(8))

@@ -183,3 +183,9 @@ def test_levels_of_classes_without_shared_functions_are_those_of_independent_cla
     error = 5 * sd.max() / np.sqrt(3000)
     np.testing.assert_allclose(f.mean(axis=0), expected["f_mean"].values.ravel(), atol=error)
     np.testing.assert_allclose(f.std(axis=0), sd, rtol=0.07)
+
+
+def test_values_at_inducing_points_are_those_of_one_function():
+    model = bx.GP(X, RESPONSES["normal"], groups=G, approximation=bx.Inducing(6))
+    with pytest.raises(ValueError, match=r"has several functions. Use fit\('map'\)"):
+        model.fit("svgp", progressbar=False)

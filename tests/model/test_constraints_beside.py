@@ -69,6 +69,16 @@ def test_bounds_beside_groups_without_amplitude(likelihood):
     assert slopes[0].min() > slopes[1].min()
 
 
+def test_random_functions_keep_what_is_stated_of_all_groups():
+    """Also where no group is asked for, as constraints do."""
+    known = [Slope("dose", mean=2.0, sd=0.05, at=X[:1])]
+    model = bx.GP(X, Y, groups=G, scale=False, constraints=known)
+    functions = bx.sample_functions(model, THETA, draws=200, seed=1, progressbar=False)
+    log_density = functions.log_constraints().values.mean()
+    expected = -0.5 * np.log(2 * np.pi * 0.05**2) - 0.5  # of a normal number given its own law
+    assert abs(log_density - expected) < 0.3
+
+
 def test_a_constraint_of_huge_sd_is_none():
     known = [Slope("dose", mean=2.0, sd=1e6, at=X[:2])]
     model = bx.GP(X, Y, groups=G, scale=False, constraints=known)

@@ -220,8 +220,6 @@ def test_attributions_of_a_probability():
 
 def test_what_cannot_be_asked_says_so():
     model = bx.GP(X, LABELS, likelihood="bernoulli")
-    with pytest.raises(ValueError, match="order=2 of the response"):
-        bx.derivatives(model, THETA, X[:2], order=2, **QUIET)
     with pytest.raises(ValueError, match="one baseline"):
         bx.attributions(model, THETA, X[:2], baseline=X[:3], **QUIET)
     periodic = bx.GP(X, LABELS, likelihood="bernoulli", kernel="periodic")

@@ -199,6 +199,10 @@ def test_functions_of_one_seed_are_those_of_all_outputs(model):
     for name in ("y0", "y1"):
         functions = bx.sample_functions(model.of_output(name), THETA, draws=draws, **options)
         f.append(functions.predictions(X_NEW[:1])["f"].values.ravel())
+    together = bx.sample_functions(model, THETA, draws=draws, **options).predictions(X_NEW[:1])
+    for name, own in zip(("y0", "y1"), f, strict=True):
+        np.testing.assert_array_equal(together["f"].sel(output=name).values.ravel(), own)
+    assert together.attrs["dependence"].endswith("joint over outputs")
     cross = blocks(X_NEW[:1], X)[:, KNOWN]
     cov = blocks(X_NEW[:1], X_NEW[:1]) - cross @ np.linalg.solve(covariance_of_y(), cross.T)
     mean, _ = conditioned(blocks(X_NEW[:1], X_NEW[:1]), cross)
@@ -305,7 +309,8 @@ def test_what_outputs_share_is_drawn_from_the_prior():
         ({"representation": "hierarchy"}, "representation='collapsed'"),
         ({"correlation": 4}, "at most as many shared functions"),
         ({"correlation": -1}, "Pass a whole number of at least 0"),
-        ({"likelihood": "poisson"}, "must have one dimension"),
+        ({"likelihood": "poisson"}, "y is negative|y is fractional"),
+        ({"likelihood": "categorical"}, "must have one dimension"),
     ],
 )
 def test_what_does_not_go_with_outputs_is_refused(options, message):
@@ -353,7 +358,6 @@ def test_verbs_that_know_one_response_say_what_to_ask_instead(model, tmp_path):
         lambda: bx.plot_predictions(found),
         lambda: bx.plot_waterfall(bx.attributions(model, THETA, X_NEW[:1], **QUIET)),
         lambda: bx.metrics.coverage(found, np.zeros(4)),
-        lambda: bx.sample_functions(model, THETA, draws=2, progressbar=False).predictions(X_NEW),
     ):
         with pytest.raises(ValueError, match="output|the result of"):
             refused()

@@ -2,7 +2,10 @@
 
 import numpy as np
 import pandas as pd
+import pymc as pm
+import pytensor
 import pytest
+import xarray as xr
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
@@ -101,3 +104,70 @@ def test_a_fit_is_kept(case, tmp_path):
     again, kept = bx.load(tmp_path / "model.nc")
     found = (bx.predictions(*m, X_NEW, **new, **QUIET) for m in ((model, idata), (again, kept)))
     close(*found, rtol=1e-12)
+
+
+COUNTS = RNG.poisson(np.exp(np.nan_to_num(Y))).astype(float)
+RESPONSES = {
+    "poisson": COUNTS,
+    "negative_binomial": COUNTS,
+    "bernoulli": pd.DataFrame(np.where(COUNTS > 1, "yes", "no"), columns=["y0", "y1"]),
+    "student_t": np.nan_to_num(Y),
+}
+NOISE = {"student_t": {"sigma": 0.3, "nu": 4.0}, "negative_binomial": {"dispersion": 2.0}}
+
+
+@pytest.mark.parametrize("approximation", [None, bx.HSGP(4)], ids=str)
+@pytest.mark.parametrize("likelihood", RESPONSES)
+def test_other_likelihoods_have_models_of_their_own_too(likelihood, approximation):
+    """Hyperparameters of their noise are shared, all others belong to an output."""
+    table, options = RESPONSES[likelihood], {"likelihood": likelihood}
+    options["approximation"] = approximation
+    model, noise = bx.GP(X, table, **options), NOISE.get(likelihood, {})
+    plain = {name: THETA[name] for name in ("lengthscale", "amplitude")}
+    of_all = bx.predictions(model, plain | noise, X_NEW, **QUIET)
+    left = bx.loo_predictions(model, plain | noise, progressbar=False)
+    for o, name in enumerate(("y0", "y1")):
+        y = table[name] if hasattr(table, "columns") else table[:, o]
+        alone, own = bx.GP(X, y, **options), {k: v[o] for k, v in plain.items()} | noise
+        expected = bx.predictions(alone, own, X_NEW, **QUIET)
+        for variable in ("f_mean", "f_sd"):
+            assert_allclose(of_all[variable].sel(output=name), expected[variable], atol=1e-8)
+        own_left = bx.loo_predictions(alone, own, progressbar=False)
+        assert_allclose(left["elpd"].sel(output=name), own_left["elpd"], atol=1e-7)
+
+
+@pytest.mark.parametrize("likelihood", ["poisson", "bernoulli"])
+def test_counts_and_labels_with_gaps_are_fitted_and_kept(likelihood, tmp_path):
+    table = pd.DataFrame(RESPONSES[likelihood], columns=["y0", "y1"]).astype(object)
+    table.loc[2, "y1"] = None
+    table = table if likelihood == "bernoulli" else table.astype(float)
+    options = {"exposure": np.linspace(1, 2, 20)} if likelihood == "poisson" else {}
+    model = bx.GP(X, table, likelihood=likelihood, correlation=1, **options)
+    assert model.training.n == 39
+    prior = pm.sample_prior_predictive(2, model=model.pymc, random_seed=1)
+    assert prior["prior_predictive"]["y"].dims == ("chain", "draw", "cell")
+    if likelihood == "poisson":
+        _check_latent_values(model, prior["prior"].to_dataset().isel(draw=[0]))
+    idata = model.fit("map", progressbar=False)
+    bx.save(model, idata, tmp_path / "model.nc")
+    again, kept = bx.load(tmp_path / "model.nc")
+    assert again.training.labels == model.training.labels
+    pairs = (again, kept), (model, idata)
+    found, expected = (bx.predictions(*m, X_NEW, seed=1, **QUIET) for m in pairs)
+    close(found, expected, rtol=1e-12)
+    mean = "rate_mean" if likelihood == "poisson" else "probability_mean"
+    assert expected[mean].dims == ("obs", "output")
+    slopes = bx.derivatives(model, idata, X_NEW, seed=1, draws=20, **QUIET)
+    assert np.isfinite(slopes["derivative_mean"]).all()
+
+
+def _check_latent_values(model, draw):
+    """Given sampled latent values, f at the observed cells is that of the PyMC model."""
+    free, y = model.pymc.free_RVs, model.pymc["y"]
+    rate = pytensor.function(free, y.owner.op.dist_params(y.owner)[0], on_unused_input="ignore")
+    values = rate(*(draw[rv.name].values[0, 0] for rv in free))
+    given = xr.DataTree.from_dict({"posterior": draw})
+    found = bx.predictions(model, given, **QUIET)["f_mean"].values
+    f = np.log(values / model.training.exposures)
+    # Latent values have a jitter of 1e-4 standard deviations, which predictions smooth away.
+    assert_allclose(found[model.training.outputs.observed], f, atol=1e-3)

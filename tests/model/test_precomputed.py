@@ -129,6 +129,58 @@ def test_inducing_points_at_all_words_are_exact(gp, words, K, y):
     np.testing.assert_allclose(both[1]["f_sd"], both[0]["f_sd"], rtol=1e-6)
 
 
+def test_random_functions_have_the_covariance_of_the_dense_posterior(gp, words, K, y):
+    """Values of all words, for 4000 functions."""
+    options = {"draws": 4000, "seed": 1, "progressbar": False}
+    functions = bx.sample_functions(gp, HYPER, **options)
+    assert not functions.joint
+    drawn = functions.predictions(words)["f"].values[0] / y.std()
+    C, standardised = dense(K, words, y, HYPER)
+    cross = HYPER["amplitude"] ** 2 * K.loc[words, _rows(words)].to_numpy()
+    mean = cross @ C @ standardised + y.mean() / y.std()
+    covariance = HYPER["amplitude"] ** 2 * K.to_numpy() - cross @ C @ cross.T
+    sd = np.sqrt(np.diag(covariance))
+    np.testing.assert_array_less(abs(drawn.mean(axis=0) - mean), 5 * sd / np.sqrt(4000))
+    error = np.sqrt((covariance**2 + np.outer(sd, sd) ** 2) / 4000)
+    np.testing.assert_array_less(abs(np.cov(drawn.T) - covariance), 5 * error)
+    again = functions.predictions(words[:3])["f"].values[0] / y.std()
+    np.testing.assert_allclose(again, drawn[:, :3], rtol=1e-10)
+
+
+def test_labels_of_objects_are_compared_on_the_scale_of_the_response(words, K, y):
+    """Probabilities of a Laplace posterior, with the dense mode by Newton's method."""
+    rows, labels = _rows(words), (y > np.median(y)).astype(float)
+    model = bx.GP(rows, labels > 0, likelihood="bernoulli", kernel=bx.Precomputed(K))
+    own = 0.49 * K.loc[rows, rows].to_numpy()
+    f = np.zeros(len(rows))
+    for _ in range(50):
+        p = 1 / (1 + np.exp(-f))
+        W = p * (1 - p)
+        inverse = np.linalg.inv(np.eye(len(f)) + own * W)
+        f = inverse @ own @ (W * f + labels - p)
+    p = 1 / (1 + np.exp(-f))
+    W = np.diag(p * (1 - p))
+    pair = [words[3], words[-1]]
+    cross = 0.49 * K.loc[pair, rows].to_numpy()
+    mean = cross @ (labels - p)
+    taken = W @ np.linalg.inv(np.eye(len(f)) + own @ W)
+    covariance = 0.49 * K.loc[pair, pair].to_numpy() - cross @ taken @ cross.T
+    options = {"draws": 3000, "seed": 2, "progressbar": False}
+    name = model.training.X.sources[0]
+    theta = {"amplitude": 0.7}
+    found = bx.comparisons(model, theta, [words[0]], variables={name: tuple(pair)}, **options)
+    values = np.random.default_rng(0).multivariate_normal(mean, covariance, 400_000)
+    first, second = (1 / (1 + np.exp(-values))).T
+    drawn = found["comparison"].values.ravel()
+    apart = second - first
+    assert abs(drawn.mean() - apart.mean()) < 5 * apart.std() / np.sqrt(3000)
+    np.testing.assert_allclose(drawn.std(), apart.std(), rtol=0.06)
+    curve = bx.partial_dependence(model, theta, features=[name], **options)
+    assert np.isfinite(curve["partial_dependence_mean"]).all()
+    found = bx.importances(model, theta, draws=50, seed=1, progressbar=False)
+    assert (found["mean_absolute_derivative"] > 0).all()
+
+
 def test_the_amplitudes_prior_knows_the_size_of_k(gp, K):
     deviation = np.sqrt(np.mean(np.diag(K)))
     sigma = gp.variables["amplitude"].owner.inputs[-1].eval()

@@ -13,6 +13,7 @@ from matplotlib.text import Text
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
+from bayes_gpx.plots.selection import in_panels
 from known_draws import known, scattered
 
 
@@ -266,3 +267,73 @@ def test_components_are_curves_of_one_feature_and_points_of_several():
     for wrong in ("constant", "snow"):
         with pytest.raises(ValueError, match="one of"):
             bx.plot_components(found, components=[wrong], backend="none")
+
+
+@pytest.fixture(scope="module")
+def of_classes():
+    """Function from a plot to a result with classes, and the dim of its panels."""
+    rng = np.random.default_rng(3)
+    X = pd.DataFrame(rng.normal(size=(18, 2)), columns=["wind", "rain"])
+    words = np.array(["calm", "fair", "wild"])[np.digitize(X["wind"], [-0.5, 0.5])]
+    model = bx.GP(X, words, likelihood="categorical")
+    theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0}
+    quiet = {"seed": 1, "draws": 20, "progressbar": False}
+    shares = bx.attributions(model, theta, **quiet)
+    changes = {"wind": (-1.0, 1.0)}
+    return {
+        bx.plot_attributions: (shares.isel(obs=[2, 5]), "obs", "attribution_mean"),
+        bx.plot_dependence: (shares, "feature", "attribution_mean"),
+        bx.plot_slopes: (bx.slopes(model, theta, obs=[1, 2], **quiet), "obs", "derivative_mean"),
+        bx.plot_derivatives: (bx.slopes(model, theta, **quiet), "feature", "derivative_mean"),
+        bx.plot_path: (
+            bx.path_slopes(model, theta, obs=2, **quiet),
+            "feature",
+            "derivative_mean",
+        ),
+        bx.plot_partial_dependence: (
+            bx.partial_dependence(model, theta, steps=4, **quiet),
+            "feature",
+            "partial_dependence_mean",
+        ),
+        bx.plot_comparisons: (
+            bx.comparisons(model, theta, variables=changes, **quiet),
+            "contrast",
+            "comparison_mean",
+        ),
+    }
+
+
+PANELS_OF_CLASSES = (
+    bx.plot_attributions,
+    bx.plot_dependence,
+    bx.plot_slopes,
+    bx.plot_derivatives,
+    bx.plot_path,
+    bx.plot_partial_dependence,
+    bx.plot_comparisons,
+)
+
+
+@pytest.mark.parametrize("draw", PANELS_OF_CLASSES)
+def test_each_class_has_its_panels(draw, of_classes):
+    """With the numbers of a plot of this class alone."""
+    dataset, dim, name = of_classes[draw]
+    alone = {word: in_panels(dataset.sel({"class": word}), dim) for word in dataset["class"].values}
+    labels = [f"{label}, class {word}" for word in alone for label in dataset[dim].values]
+    together = in_panels(dataset, dim)
+    assert together[dim].values.tolist() == labels
+    for word, one in alone.items():
+        own = [label for label in labels if label.endswith(f", class {word}")]
+        found = together[name].sel({dim: own}).transpose(*one[name].dims)
+        assert_allclose(found.values, one[name].values)
+    panels = draw(dataset, backend="none").viz["figure"]
+    assert panels is not None
+    drawn = draw(dataset, backend="none").viz["plot"]
+    drawn = drawn if isinstance(drawn, xr.DataArray) else next(iter(drawn.data_vars.values()))
+    assert set(drawn[dim].values.tolist()) == set(labels)
+
+
+def test_too_many_panels_of_classes_are_refused(of_classes):
+    dataset, *_ = of_classes[bx.plot_dependence]
+    with pytest.raises(ValueError, match="54 panels.*at most 24.*'class'"):
+        in_panels(dataset, "obs")

@@ -269,7 +269,8 @@ def test_named_baselines_lie_side_by_side(regression):
     again = bx.attributions(model, THETA, X_new, baseline=named, **options)
     xr.testing.assert_identical(again, found)
     with pytest.raises(ValueError, match="Choose one of them"):
-        bx.plot_attributions(found)
+        bx.plot_waterfall(found.isel(obs=[0]))
+    bx.plot_attributions(found, backend="none")
     for chosen in (found.sel(baseline="old"), bx.attributions(model, THETA, X_new, **options)):
         bx.plot_attributions(chosen, backend="none")
 

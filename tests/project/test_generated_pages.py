@@ -80,17 +80,22 @@ def test_the_matrix_has_a_row_for_each_model(supported: dict[str, Any]) -> None:
     matrix = json.loads(supported["MATRIX"].read_text())
     lines = [line for line in supported["table"](matrix).splitlines() if line.startswith("| ")]
     assert [line.split(" | ")[0][2:] for line in lines[2:]] == list(matrix)
-    works = [not isinstance(cell, str) for row in matrix.values() for cell in row.values()]
+    functions = lines[0].strip("| ").split(" | ")[1:]
+    assert sorted([*functions, *re.findall("`(.*?)`", supported["everywhere"](matrix))]) == sorted(
+        next(iter(matrix.values()))
+    )
+    works = [not isinstance(row[name], str) for row in matrix.values() for name in functions]
     assert sum(line.count("✓") for line in lines) == sum(works)
 
 
 def test_a_refused_call_leads_to_its_reason(supported: dict[str, Any]) -> None:
     matrix = {
-        "GP": {"weights": "ValueError: A GP has no weights. Pass a GPX.", "slopes": {"f": [1, 2]}},
-        "GPX": {"weights": {"w": [1, 2]}, "slopes": "ValueError: No f_mean for 0.5 of y. bx.f is."},
-        "other": {"weights": "TypeError: A GP has no weights. Other.", "slopes": {}},
+        "GP": {"weights": "ValueError: A GP has no weights. Pass a GPX.", "slopes": {}, "f": {}},
+        "GPX": {"weights": {}, "slopes": "ValueError: No f_mean for 0.5 of y. bx.f is.", "f": {}},
+        "other": {"weights": "TypeError: A GP has no weights. Other.", "slopes": {}, "f": {}},
     }
     assert supported["reasons"](matrix) == {"A GP has no weights.": 1, "No f_mean for 0.5 of y.": 2}
+    assert supported["everywhere"](matrix) == "`f`.\n"
     assert '| GP | <a href="#reason-1">1</a> | ✓ |' in supported["table"](matrix)
     assert '2. <span id="reason-2"></span>No f\\_mean for 0.5 of y.' in supported["listed"](matrix)
 

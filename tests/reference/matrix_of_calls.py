@@ -124,6 +124,32 @@ def builders():
         ),
         "GPX groups": partial(bx.GPX, X, y, groups=groups),
     }
+    waves, few = bx.HSGP([4, 4], 2.0), bx.Inducing(8)
+    counted = pd.DataFrame({"y": counts, "z": counts[::-1]})
+    found |= {
+        "GP groups waves": partial(bx.GP, X, y, groups=groups, approximation=waves),
+        "GP labels groups inducing": partial(
+            bx.GP, X, up, likelihood="bernoulli", groups=groups, approximation=few
+        ),
+        "GP classes groups waves": partial(
+            bx.GP, X, label, likelihood="categorical", groups=groups, approximation=waves
+        ),
+        "GP correlated groups": partial(
+            bx.GP, X, label, likelihood="categorical", correlation=1, groups=groups
+        ),
+        "GP groups constrained": partial(bx.GP, X, y, groups=groups, constraints=[increasing]),
+        "GP constrained inducing": partial(
+            bx.GP, X, y, constraints=[increasing], approximation=few
+        ),
+        "GP outputs groups": partial(bx.GP, X, table, correlation=1, groups=groups),
+        "GP outputs groups waves": partial(
+            bx.GP, X, table, correlation=1, groups=groups, approximation=waves
+        ),
+        "GP counts outputs": partial(bx.GP, X, counted, likelihood="poisson", correlation=1),
+        "GPX groups inducing": partial(bx.GPX, X, y, groups=groups, approximation=few),
+        "GPX outputs": partial(bx.GPX, X, table, correlation=1),
+        "GPX outputs waves": partial(bx.GPX, X, table, Z, approximation=waves),
+    }
     return found
 
 
@@ -219,6 +245,9 @@ FUNCTIONS = {
     "derivatives": partial(asked, "derivatives", draws=20, seed=1, **SUMMARY),
     "derivatives latent": partial(asked, "derivatives", on="latent", covariance=True, **SUMMARY),
     "second derivatives": partial(asked, "derivatives", on="latent", order=2, **SUMMARY),
+    "second derivatives of the response": partial(
+        asked, "derivatives", order=2, draws=20, seed=1, **SUMMARY
+    ),
     "slopes": partial(asked, "slopes", **DRAWN),
     "path_slopes": partial(asked, "path_slopes", obs=[0], on="latent", **DRAWN),
     "attributions": partial(asked, "attributions", draws=20, seed=1, **SUMMARY),
@@ -227,6 +256,12 @@ FUNCTIONS = {
         asked, "attributions", on="latent", baseline="zero", **SUMMARY
     ),
     "shapley_values": partial(asked, "shapley_values", draws=20, seed=1, **SUMMARY),
+    "attributions of the log variance": partial(
+        asked, "attributions", of="log_variance", **SUMMARY
+    ),
+    "shapley_values of the log variance": partial(
+        asked, "shapley_values", of="log_variance", on="latent", baseline="median", **SUMMARY
+    ),
     "weights": partial(asked, "weights", draws=20, seed=1, **SUMMARY),
     "smooth weights": partial(
         asked, "weights", smooth=True, units="original", covariance=True, **SUMMARY
