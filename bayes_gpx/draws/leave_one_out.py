@@ -249,11 +249,11 @@ def log_likelihood_given(
     # f is (chain, draw * k, n[, C]) on the model's scale.
     # There are k functions for each hyperparameter draw; y is in user units. With `smooth`, f lacks
     # the deviations of the training rows, which are integrated out.
-    model.training.refuse_outputs("Responses given functions", "bx.log_likelihood has theirs.")
     training = model.training
     observation, scaled = model.specification.observation, training.scaled()
     given = scaled["y"].astype("float64"), scaled.get("exposure", np.ones(training.n))
-    density, deviations = _predictive_density(observation), np.zeros(training.n)
+    by_output = bool(model.specification.noise_of_outputs(hyper.values))
+    density, deviations = _predictive_density(observation, by_output), np.zeros(training.n)
     by_sums = model.specification.strategy_of(hyper.values).by_sums
     deviates = smooth and training.Z is not None and not by_sums
     if deviates:
@@ -267,7 +267,8 @@ def log_likelihood_given(
         spread = deviations
         if observation.class_shape:
             spread = np.sqrt(deviations)[:, None, None] * np.eye(f.shape[3])
-        given_theta = [theta[name] for name in observation.hyperparameters]
+        of_rows = model.specification.of_outputs(theta, training.code)
+        given_theta = [of_rows[name] for name in observation.hyperparameters]
         for k in range(draw * each, (draw + 1) * each):
             terms[chain, k] = density(f[chain, k], spread, *given, *given_theta)
     return terms - np.log(training.response_scaling.scale)
@@ -280,11 +281,14 @@ def _own_variance(draw: OneDraw) -> list:
 
 
 @lru_cache(maxsize=8)
-def _predictive_density(observation: ScalarLikelihood | VectorLikelihood) -> ThreadedFunction:
+def _predictive_density(
+    observation: ScalarLikelihood | VectorLikelihood, by_row: bool = False
+) -> ThreadedFunction:
     """Function from moments of normal f, y, exposure and hyperparameters to log p(y)."""
     moments = symbols_of_normal(observation)
     y, exposure = pt.dvectors("y", "exposure")
-    theta = {name: pt.dscalar(name) for name in observation.hyperparameters}
+    kind = pt.dvector if by_row else pt.dscalar
+    theta = {name: kind(name) for name in observation.hyperparameters}
     density = observation.log_predictive(y, *moments, theta, exposure)
     return ThreadedFunction([*moments, y, exposure, *theta.values()], density)
 

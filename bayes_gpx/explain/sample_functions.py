@@ -249,6 +249,7 @@ class RandomFunctions:
             If `joint`, because there are then no functions to evaluate again.
         """
         model, hyper = self._model, self._lasting().hyper
+        model.training.refuse_outputs("Responses given functions", "bx.log_likelihood has theirs.")
         found = self.predictions()
         f = model.training.y_scaling.apply(found["f"].values)
         terms = xr.DataArray(

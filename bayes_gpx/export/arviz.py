@@ -72,7 +72,8 @@ def sample_posterior_predictive(
     xarray.DataTree
         For training rows, the groups `posterior_predictive` with `y` (chain, draw, obs) in user
         units and `observed_data`; for new rows, only the group `predictions`. Classes are coded 0,
-        1, ...
+        1, ... Observed values of several outputs have the dim `cell`, as in the fit, and draws are
+        independent between outputs.
 
     Raises
     ------
@@ -109,7 +110,6 @@ def _replicated(
 ) -> xr.Dataset:
     """Draws of f and of y, as `bayes_gpx.predictions` returns them."""
     refuse_swapped(model, idata)
-    model.training.refuse_outputs("sample_posterior_predictive", "bx.predictions draws y.")
     rows = model.training.n if X_new is None else len(cast(Sized, X_new))
     if joint and rows > LARGEST_JOINT:
         raise ValueError(
@@ -124,13 +124,24 @@ def _groups(model: Model, drawn: xr.DataArray, *, observed: bool) -> xr.DataTree
     name, obs = model.in_model("y"), model.in_model("obs")
     found = {"posterior_predictive" if observed else "predictions": drawn.rename(obs=obs)}
     if observed:
-        found["observed_data"] = xr.DataArray(
-            model.training.y, {obs: model.training.X.index}, [obs]
-        )
+        dim, labels = model.training.responses
+        dim = model.in_model(dim)
+        found = {"posterior_predictive": _observed(model, drawn, dim)}
+        found["observed_data"] = xr.DataArray(model.training.y, {dim: labels}, [dim])
     if model.specification.observation.discrete:
         found = {k: values.clip(max=LARGEST).astype("int64") for k, values in found.items()}
     groups = {k: values.drop_attrs().to_dataset(name=name) for k, values in found.items()}
     return xr.DataTree.from_dict(groups)
+
+
+def _observed(model: Model, drawn: xr.DataArray, dim: str) -> xr.DataArray:
+    """Draws at the training rows as the model has its responses: the observed ones of outputs."""
+    outputs = model.training.outputs
+    if outputs is None:
+        return drawn.rename(obs=dim)
+    cells = drawn.transpose("chain", "draw", "obs", "output").values[..., outputs.observed]
+    coords = {"chain": drawn["chain"], "draw": drawn["draw"], dim: outputs.labels}
+    return xr.DataArray(cells, coords, ["chain", "draw", dim])
 
 
 def predictive_checks(
@@ -177,7 +188,9 @@ def predictive_checks(
     """
     found = _replicated(model, idata, joint=joint, seed=seed, progressbar=progressbar)
     drawn = _groups(model, found["y"], observed=True)
-    f = model.training.y_scaling.apply(found["f"].values)
+    outputs = model.training.outputs
+    scaling = model.training.y_scaling if outputs is None else outputs.scaling_of_cells
+    f = scaling.apply(_observed(model, found["f"], "obs").values)
     terms = log_likelihood_given(model, hyperparameter_draws(model, idata), f, smooth=False)
     replicated = drawn["posterior_predictive"].to_dataset()
     drawn["log_likelihood"] = xr.DataTree(replicated.map(lambda y: y.copy(data=terms)))

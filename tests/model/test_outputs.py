@@ -351,7 +351,6 @@ def test_verbs_that_know_one_response_say_what_to_ask_instead(model, tmp_path):
         lambda: bx.calibrate(model, runs=1, method="laplace"),
         lambda: bx.project(model, THETA),
         lambda: bx.interaction_model(model, [("x0", "x1")]),
-        lambda: bx.sample_posterior_predictive(model, THETA),
         lambda: bx.predictions(model, THETA, path=tmp_path / "draws"),
         lambda: bx.save(asked, THETA, tmp_path / "model.nc"),
         lambda: bx.ranking(bx.relevance(model, THETA, X_NEW, progressbar=False)),
@@ -365,3 +364,20 @@ def test_verbs_that_know_one_response_say_what_to_ask_instead(model, tmp_path):
         model.of_output("y3")
     with pytest.raises(ValueError, match="one response"):
         bx.GP(X, X[:, 0]).of_output("y")
+
+
+def test_replicated_responses_are_those_that_were_observed():
+    """One for each observed cell, with the density of the response given the f that gave it."""
+    shifted = Y * [1.0, 5.0, 0.2][: Y.shape[1]]
+    model = bx.GP(X, shifted, correlation=2)
+    tree = bx.predictive_checks(model, THETA, seed=1, progressbar=False)
+    drawn = bx.predictions(model, THETA, seed=1, progressbar=False, keep="draws")
+    outputs = model.training.outputs
+    y = drawn["y"].values[..., outputs.observed]
+    np.testing.assert_array_equal(tree["posterior_predictive"]["y"], y)
+    np.testing.assert_array_equal(tree["observed_data"]["y"], shifted[~np.isnan(Y)])
+    sd = np.asarray(THETA["sigma"]) * outputs.scaling.scale
+    expected = norm.logpdf(shifted, drawn["f"].values, sd)[..., outputs.observed]
+    np.testing.assert_allclose(tree["log_likelihood"]["y"], expected, rtol=1e-9)
+    new = bx.sample_posterior_predictive(model, THETA, X_NEW, seed=1, progressbar=False)
+    assert new["predictions"]["y"].dims == ("chain", "draw", "obs", "output")
