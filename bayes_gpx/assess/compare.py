@@ -346,8 +346,9 @@ def _scored(
         terms = densities_of_groups(model, draws, groups, **options)
     elif order is not None:
         terms, later = densities_in_order(model, draws, order, start, **options)
-        found = later.azstats.psislw(dim=["chain", "draw"])
-        weights = dict(zip(("log_weights", "pareto_k"), found, strict=True))
+        if not alone:
+            found = later.azstats.psislw(dim=["chain", "draw"])
+            weights = dict(zip(("log_weights", "pareto_k"), found, strict=True))
     else:
         terms = of_responses(model, draws, **options)
     if alone:

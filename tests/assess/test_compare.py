@@ -2,6 +2,7 @@
 
 import arviz as az
 import numpy as np
+import pymc as pm
 import pytest
 import xarray as xr
 from scipy import stats
@@ -217,3 +218,20 @@ def test_averages_are_mixtures(models):
     for wrong in ([1.0], [1.0, -1.0, 1.0], [0.0, 0.0, 0.0], [np.nan, 1.0, 1.0]):
         with pytest.raises(ValueError, match="weights"):
             bx.combined(results, wrong)
+
+
+def test_one_draw_needs_no_weights_for_the_order_of_rows():
+    """The scores of a fit by MAP add up to the density of later rows given the earlier ones."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(20, 1))
+    y, sigma = X[:, 0] + 0.1 * rng.normal(size=20), 0.3
+    priors = {"lengthscale": 1.2, "amplitude": 0.9, "sigma": sigma}
+    model = bx.GP(X, y, scale=False, priors={**priors, "amplitude": pm.HalfNormal.dist(1.0)})
+    idata = model.fit("map", progressbar=False)
+    other = bx.GP(X, y, scale=False, kernel="linear")
+    fits = {"one": (model, idata), "other": (other, other.fit("map", progressbar=False))}
+    found = bx.compare(fits, order=np.arange(20), start=5)
+    amplitude = idata["posterior"]["amplitude"].item()
+    C = amplitude**2 * np.exp(-0.5 * ((X - X.T) / 1.2) ** 2) + sigma**2 * np.eye(20)
+    both = [stats.multivariate_normal(np.zeros(k), C[:k, :k]).logpdf(y[:k]) for k in (20, 5)]
+    np.testing.assert_allclose(found.loc["one", "elpd"], both[0] - both[1], rtol=1e-6)
