@@ -112,7 +112,7 @@ class Conditioning:
         """The constrained operators: with groups, of the function that all of them share."""
         return of_no_group(self.process, cast(Constraints, self.constraints).operator)
 
-    def _with_constraints(self, observed):
+    def _with_constraints(self, observed: Operator) -> Operator:
         return observed if self.constraints is None else stack(observed, self.constrained)
 
     @property
@@ -272,10 +272,10 @@ class Strategy(ABC):
     by_sums = False
     """Whether sums over rows are all that conditioning needs of the data; see `Sums`."""
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(type(self))
 
     @abstractmethod

@@ -180,7 +180,7 @@ class Constraints:
         return found
 
 
-def _of_run(operator, tied, statements):
+def _of_run(operator: str, tied: bool, statements: Sequence[Statement]) -> Operator:
     """One operator for neighbouring statements of one kind."""
     X = pt.constant(np.array([s.x for s in statements]))
     weighed = statements[0].z is not None
@@ -188,7 +188,9 @@ def _of_run(operator, tied, statements):
     return _components(operator, X, Z, tied, np.array([s.component for s in statements]))
 
 
-def _components(operator, X, Z, tied, own):
+def _components(
+    operator: str, X: Tensor, Z: Tensor | None, tied: bool, own: int | np.ndarray
+) -> Operator:
     """One component at each of m points: `own` of each (m,), or the same of all."""
     if operator == "value":
         return evaluate(X, Z, smooth=True)
@@ -199,7 +201,8 @@ def _components(operator, X, Z, tied, own):
 
 def sites(C: Tensor, y: Tensor, low: Tensor, high: Tensor) -> Sites:  # noqa: N803
     """Sites of constraints given y (n,), from the covariance C of y and of the constraints."""
-    return Sites(*IntervalSites().make_node(C, y, low, high).outputs)
+    found: Any = IntervalSites().make_node(C, y, low, high).outputs
+    return Sites(*found)
 
 
 def joint_logp(C: Tensor, y: Tensor, low: Tensor, high: Tensor) -> Tensor:  # noqa: N803

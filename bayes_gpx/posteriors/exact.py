@@ -29,7 +29,7 @@ def noisy_covariance(
     return K[own, own].inc(noise + jitter * (pt.diagonal(K).mean() + noise))
 
 
-def _observed(X, Z):
+def _observed(X: TensorLike | Operator, Z: TensorLike | None) -> Operator:
     return X if isinstance(X, Operator) else evaluate(X, Z, sample="train")
 
 

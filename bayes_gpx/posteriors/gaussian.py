@@ -10,14 +10,14 @@ root^-1` with a triangular root.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import solve, solve_root
-from bayes_gpx.processes.base import Process
-from bayes_gpx.processes.operators import Operator
+from bayes_gpx.processes.base import KernelProcess, Process
+from bayes_gpx.processes.operators import AtPoints, Derivative, Operator
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,20 +50,22 @@ class Gaussian:
         return pt.dot(self.K_Lu, self.alpha)
 
     @cached_property
-    def mean_alone(self):
+    def mean_alone(self) -> Tensor:
         """`mean` of a gradient or Hessian, computed without `K_Lu`."""
-        return self.process.summed(self.operator, self.u, self.alpha[None]).reshape((-1,))
+        process, L = cast(KernelProcess, self.process), cast(AtPoints, self.operator)
+        return process.summed(L, self.u, self.alpha[None]).reshape((-1,))
 
-    def cross(self, value):
+    def cross(self, value: "Gaussian") -> Tensor:
         """Covariance (m, c) of a gradient's or Hessian's components with f at the same points.
 
         `value` is the posterior of these f. Computed without `K_Lu`.
         """
+        process, L = cast(KernelProcess, self.process), cast(Derivative, self.operator)
         gain = solve(self.root, value.K_Lu.T).T
-        return self.process.cross(self.operator) - self.process.summed(self.operator, self.u, gain)
+        return process.cross(L) - process.summed(L, self.u, gain)
 
     @cached_property
-    def _explained(self):
+    def _explained(self) -> Tensor:
         """root^-1 K_uL, (n, c m), with products that the data subtract from prior covariances."""
         return solve_root(self.root, self.K_Lu.T)
 

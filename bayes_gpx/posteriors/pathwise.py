@@ -13,7 +13,10 @@ Wilson et al., "Efficiently sampling functions from Gaussian process posteriors"
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.posteriors.base import Found, OneDraw
 from bayes_gpx.posteriors.prior_functions import Fresh
 
 
@@ -29,10 +32,10 @@ class Update:
 
     waves: int
 
-    def __call__(self, draw):
+    def __call__(self, draw: OneDraw) -> list[Tensor]:
         """Return what `Evaluate` takes as `update`: a vector, or one for each class."""
         fresh = Fresh(self.waves, draw.changing)
-        return [draw.strategy.update(draw.given, draw.found, fresh)]
+        return [draw.strategy.update(draw.given, cast(Found, draw.found), fresh)]
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Evaluate:
     waves: int
     operators: tuple[Callable, ...]
 
-    def __call__(self, draw):
+    def __call__(self, draw: OneDraw) -> list[Tensor]:
         """Return a vector for each operator."""
         fresh = Fresh(self.waves, draw.changing)
         function = draw.strategy.function(draw.given, draw.changing["update"], fresh)

@@ -292,6 +292,7 @@ class BestByGroup(Op):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Begin anew."""
+        # Subclasses have no other arguments.
         self.__init__(**state)  # type: ignore[misc]
 
 

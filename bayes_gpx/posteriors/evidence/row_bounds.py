@@ -81,14 +81,15 @@ def best_variational(
     return found[0], Coefficients(*found[1:])
 
 
-def _columns(F, rows):
+def _columns(F: Tensor, rows: Rows) -> Tensor:
     """Number of F's columns, as one row of it has."""
     in_parts = any(isinstance(at.type, Generic) for at in rows.values())
     if in_parts:
         one = {v: pt.zeros([k or 1 for k in v.type.shape]) for v in rows}
     else:
         one = {v: at[:1] for v, at in rows.items()}
-    return graph_replace([F], one, strict=False)[0].shape[1]
+    found: Any = graph_replace([F], one, strict=False)[0]
+    return found.shape[1]
 
 
 def expected_normal(F: Tensor, D: Tensor, unseen: Tensor, y: Tensor, q: Gaussians) -> Tensor:
