@@ -28,20 +28,12 @@ from bayes_gpx.processes.operators import AtPoints, Composite, Derivative, Opera
 class LowRankByGroup(LowRank):
     """As `LowRank`, where each group has coefficients of its own.
 
-    Attributes
-    ----------
-    alpha : tensor (M + G K,)
-        Posterior means of the shared coefficients, and of each group's.
-    root : tensor (M, M) or None
-        Of the precision of the shared coefficients, all else integrated out.
-    factor : tensor (G, K, K)
-        Factors of the groups' covariances given the shared coefficients.
-    gain : tensor (G, K, M)
-        T.
+    `alpha` (M + G K,) are posterior means of the shared coefficients, and of each group's; `root`
+    (M, M) is of the precision of the shared ones, all else integrated out.
     """
 
-    factor: Any = None
-    gain: Any = None
+    factor: Any = None  # (G, K, K), factors of groups' covariances given shared coefficients
+    gain: Any = None  # (G, K, M), T
 
     def _smooth(self, operator: Operator) -> LowRankGaussian:
         return GroupGaussian(

@@ -19,25 +19,15 @@ from bayes_gpx.processes.operators import Derivative, Operator
 
 @dataclass(frozen=True, eq=False)
 class Correlated:
-    """The joint posterior of C correlated processes, observed at u.
-
-    Attributes
-    ----------
-    process : ClassProcess
-    u : Operator
-    alpha : tensor (n, C)
-    root : tensor (n C, n C)
-        Lower triangular. For observed labels the root of I + A' K A, see
-        `bayes_gpx.posteriors.evidence.correlated`; for observed latent values the root of K.
-    p : tensor (n, C) or None
-        Probabilities, from which the rows of A are made; None for observed latent values.
-    """
+    """The joint posterior of C correlated processes, observed at u."""
 
     process: ClassProcess
     u: Operator
-    alpha: Any
+    alpha: Any  # (n, C)
+    # (n C, n C), lower triangular. For observed labels the root of I + A' K A, see
+    # `bayes_gpx.posteriors.evidence.correlated`; for observed latent values the root of K.
     root: Any
-    p: Any = None
+    p: Any = None  # (n, C), probabilities that make A; None for observed latent values
 
     def of(self, label: TensorLike | None) -> Any:
         """One class's posterior: call it with an operator."""

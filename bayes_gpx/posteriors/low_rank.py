@@ -44,29 +44,16 @@ LEAST_VARIANCE = 1e-280
 
 @dataclass(frozen=True, eq=False)
 class LowRankDesign:
-    """Noisy values y of a process, observed through coefficients.
+    """Noisy values y of a process, observed through coefficients."""
 
-    Attributes
-    ----------
-    process : BasisProcess; or GaussianProcess or WeightProcess, with inducing points
-    y : tensor (n,) or None
-        None for values observed through a likelihood, which do not inform the rows' own noise.
-    sigma : scalar
-        Standard deviation of Gaussian noise; 0 for other likelihoods.
-    X, Z : tensor (n, d), (n, p) or None
-    inducing : Operator or None
-        The inducing values u; None for a BasisProcess.
-    jitter : scalar
-        Added to `JITTER`.
-    """
-
-    process: Process
+    process: Process  # a BasisProcess; or of kernels, with inducing points
+    # (n,), None for values observed through a likelihood, which do not inform the rows' own noise.
     y: Any
-    sigma: Any
-    X: Any
-    Z: Any = None
-    inducing: Operator | None = None
-    jitter: Any = 0.0
+    sigma: Any  # standard deviation of Gaussian noise; 0 for other likelihoods
+    X: Any  # (n, d)
+    Z: Any = None  # (n, p)
+    inducing: Operator | None = None  # the inducing values u; None for a BasisProcess
+    jitter: Any = 0.0  # added to `JITTER`
 
     @cached_property
     def parts(self) -> list[tuple[Part, "LowRankDesign"]]:
@@ -237,26 +224,13 @@ def basis(gp: BasisProcess, beta_mean: TensorLike, beta_chol: TensorLike) -> "Lo
 
 @dataclass(frozen=True, eq=False)
 class LowRank:
-    """The posterior of a process through its coefficients; call it with an operator.
-
-    Attributes
-    ----------
-    seen : LowRankDesign
-    alpha : tensor (M,)
-        Posterior mean of the coefficients.
-    root : tensor (M, M) or None
-        Lower Cholesky factor of their posterior precision.
-    spread : tensor (M, k) or None
-        Replaces `root`: a factor of their posterior covariance.
-    deviates : bool
-        Rows may deviate from the smooth part.
-    """
+    """The posterior of a process through its coefficients; call it with an operator."""
 
     seen: LowRankDesign
-    alpha: Any
-    root: Any
-    spread: Any = None
-    deviates: bool = True
+    alpha: Any  # (M,), posterior mean of the coefficients
+    root: Any  # (M, M), lower Cholesky factor of their posterior precision; None with `spread`
+    spread: Any = None  # (M, k), a factor of their posterior covariance
+    deviates: bool = True  # rows may deviate from the smooth part
 
     def drawn(self, normal: Tensor) -> Tensor:
         """Coefficients (M,) drawn by standard normals (M,)."""
@@ -334,29 +308,17 @@ class LowRankGaussian:
     The operator's values are `design` times the coefficients, with posterior N(coefficients, (root
     root')^-1) or N(coefficients, spread spread'), plus `rest`, which is independent of the
     coefficients.
-
-    Attributes
-    ----------
-    process : Process
-    operator : Operator
-    seen : object
-        Its ``design(L)`` multiplies the coefficients in L's values, (c m, M); ``summed(L, W)`` is
-        the sum of the design over coefficients times weights (m | 1, M), (m, c).
-    coefficients : tensor (M,)
-    root : tensor (M, M) or None
-    rest : bool
-        The process varies beyond its coefficients.
-    spread : tensor (M, k) or None
-        Replaces `root`.
     """
 
     process: Process
     operator: Operator
+    # Its ``design(L)`` multiplies the coefficients in L's values, (c m, M); ``summed(L, W)`` is the
+    # sum of the design over coefficients times weights (m | 1, M), (m, c).
     seen: Any
-    coefficients: Any
-    root: Any
-    rest: bool
-    spread: Any = None
+    coefficients: Any  # (M,)
+    root: Any  # (M, M), None with `spread`
+    rest: bool  # the process varies beyond its coefficients
+    spread: Any = None  # (M, k)
 
     @cached_property
     def design(self) -> Tensor:  # noqa: D102
@@ -372,10 +334,7 @@ class LowRankGaussian:
         return self.seen.summed(self.operator, self.coefficients[None]).reshape((-1,))
 
     def cross(self, value: "LowRankGaussian") -> Tensor:
-        """Covariance (m, c) of a gradient's or Hessian's components with f at the same points.
-
-        `value` is the posterior of these f. Computed without `design`.
-        """
+        """Covariance (m, c) of a derivative with `value`, f at its points, without `design`."""
         if self.spread is not None:
             left = pt.dot(value._left.T, self.spread.T)
         else:
@@ -422,22 +381,12 @@ class LowRankGaussian:
 
 @dataclass(frozen=True, eq=False)
 class AffineGaussian:
-    """For each observation, turn times the components of `base`, plus shift and independent noise.
+    """Each observation's components in `base` times turn, plus shift and independent noise."""
 
-    Attributes
-    ----------
-    base : LowRankGaussian
-        The posterior of m observations with k components each.
-    turn : tensor (m | 1, c, k)
-    shift : tensor (m, c) or None
-    own : tensor (m | 1, c, c)
-        Covariance of the noise.
-    """
-
-    base: LowRankGaussian
-    turn: Any
-    shift: Any
-    own: Any
+    base: LowRankGaussian  # the posterior of m observations with k components each
+    turn: Any  # (m | 1, c, k)
+    shift: Any  # (m, c), or None
+    own: Any  # (m | 1, c, c), covariance of the noise
 
     @property
     def _obs(self) -> Tensor:

@@ -26,19 +26,11 @@ class Sensitivity:
 
     In a GPX f contains the new row's `eps_w`, except with `smooth`: V then adds ``sum_l sigma_w,l^2
     z_l^2``, which changes with x if z is x. The variance of Hessians is never needed.
-
-    Attributes
-    ----------
-    order : {0, 1, 2}
-    tied : bool
-        Z is X, perhaps with a last column of ones.
-    smooth : bool
-        Only z' g(x).
     """
 
-    order: int
-    tied: bool
-    smooth: bool = False
+    order: int  # 0, 1 or 2
+    tied: bool  # Z is X, perhaps with a last column of ones
+    smooth: bool = False  # only z' g(x)
 
     def __call__(self, draw: OneDraw, label: TensorLike | None = None) -> list[Tensor]:
         """Return m and V (m,); then m_d and V_d (m, d); then m_de and V_de (m, d, d)."""

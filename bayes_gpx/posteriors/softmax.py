@@ -20,13 +20,10 @@ from bayes_gpx.processes.operators import AtPoints, Operator
 
 @dataclass(frozen=True, eq=False)
 class OfOneClass(Gaussian):
-    """As `Gaussian`, for one of several coupled classes, with separate and shared information.
+    """As `Gaussian`, for one of several coupled classes, with separate and shared information."""
 
-    `root` (n, n) is of K + D_c^-1 and `joint` (n, n) of S, see
-    `bayes_gpx.posteriors.evidence.softmax`.
-    """
-
-    joint: Any = None
+    # `root` is of K + D_c^-1; see `bayes_gpx.posteriors.evidence.softmax`.
+    joint: Any = None  # (n, n), root of S
 
     @cached_property
     def alone(self) -> Gaussian:
@@ -112,17 +109,15 @@ def _shared(parts: Sequence[Any]) -> list[Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Coupled:
-    """The joint posterior of C processes with one prior, given class labels (codes y) at u.
-
-    `alpha` is (n, C). `root` (C + 1, n, n) is of K + D_c^-1 for each class, and of S; see
-    `bayes_gpx.posteriors.evidence.softmax`.
-    """
+    """The joint posterior of C processes with one prior, given class labels at u."""
 
     process: Process
     u: Operator
-    alpha: Any
+    alpha: Any  # (n, C)
+    # (C + 1, n, n), of K + D_c^-1 for each class, and of S; see
+    # `bayes_gpx.posteriors.evidence.softmax`.
     root: Any
-    y: Any
+    y: Any  # (n,), codes of the labels
 
     def of(self, label: TensorLike | None) -> Callable[[Operator], OfOneClass]:
         """One class's posterior: call it with an operator."""

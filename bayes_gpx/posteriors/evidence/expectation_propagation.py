@@ -52,26 +52,14 @@ _FOUND: dict[tuple[ScalarLikelihood, str], list[np.ndarray]] = {}
 
 
 class AllSites(NamedTuple):
-    """Observations and constraints as normal observations.
+    """Observations and constraints as normal observations."""
 
-    Attributes
-    ----------
-    mean, variance : (n + k,)
-        Moments of the sites; first of the n observations.
-    center, spread : (n,)
-        Mean and variance of f at each observation given all others.
-    log_factor : scalar
-        Log factor of the sites' normal densities.
-    of_rows : (n,)
-        The observations' contributions to it.
-    """
-
-    mean: Tensor
-    variance: Tensor
-    center: Tensor
-    spread: Tensor
-    log_factor: Tensor
-    of_rows: Tensor
+    mean: Tensor  # (n + k,), of the sites; first of the n observations
+    variance: Tensor  # (n + k,)
+    center: Tensor  # (n,), mean of f at each observation given all others
+    spread: Tensor  # (n,), its variance
+    log_factor: Tensor  # of the sites' normal densities, a scalar
+    of_rows: Tensor  # (n,), the observations' contributions to it
 
 
 @cache

@@ -14,23 +14,14 @@ from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
 
 
 class Precision(NamedTuple):
-    """An inverse covariance of n observations: diag(own) + sign H'H.
+    """An inverse covariance of n observations: diag(own) + sign H'H."""
 
-    Attributes
-    ----------
-    own : tensor (n,)
-    H : tensor (k, n)
-    sign : int
-    of_group : tensor (n, K) or None
-        Further rows of H, K for each code: a column has them at its own code, and else zeros.
-    codes : tensor (n,) or None
-    """
-
-    own: Tensor
-    H: Tensor
+    own: Tensor  # (n,)
+    H: Tensor  # (k, n)
     sign: int
+    # (n, K), further rows of H, K for each code: a column has them at its own code, else zeros.
     of_group: Tensor | None = None
-    codes: Tensor | None = None
+    codes: Tensor | None = None  # (n,)
 
     @staticmethod
     def of(C: Tensor) -> "Precision":  # noqa: N803

@@ -367,14 +367,14 @@ def symmetric(upper: np.ndarray) -> np.ndarray:
 
 
 class Sites(NamedTuple):
-    """What Laplace's approximation finds: log evidence, and vectors at the mode f."""
+    """What Laplace's approximation finds: log evidence, and vectors (n,) at the mode f."""
 
-    logp: pt.TensorVariable
-    f: pt.TensorVariable
-    alpha: pt.TensorVariable
-    W: pt.TensorVariable
-    variance: pt.TensorVariable
-    left: pt.TensorVariable
+    logp: Tensor
+    f: Tensor
+    alpha: Tensor
+    W: Tensor
+    variance: Tensor
+    left: Tensor
 
 
 def laplace_sites(

@@ -121,12 +121,8 @@ def terms_left_out(slope: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     """Log density of each y_i given the others, (n,), from the results of `NormalEvidence`.
 
     `slope` (n,) are derivatives of log N(y | 0, C) in C's diagonal, half of ``alpha_i^2 -
-    (C^-1)_ii``, with alpha = C^-1 y. NaN if (C^-1)_ii is lost in round-off.
-
-    References
-    ----------
-    Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), equations 5.10
-    to 5.12.
+    (C^-1)_ii``, with alpha = C^-1 y. NaN if (C^-1)_ii is lost in round-off. Rasmussen and Williams,
+    "Gaussian Processes for Machine Learning" (2006), equations 5.10 to 5.12.
     """
     precision = alpha**2 - 2.0 * slope
     precision[precision <= 0.0] = np.nan
@@ -214,12 +210,7 @@ def leave_one_out(y: Tensor, C: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Log density of y under N(0, C), and mean and variance of each y_i given the others.
 
     Mean and variance (n,) are ``y_i - alpha_i / (C^-1)_ii`` and ``1 / (C^-1)_ii``. The log density
-    is -inf if C is not positive definite.
-
-    References
-    ----------
-    Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), equations 5.10
-    to 5.12.
+    is -inf if C is not positive definite. See `terms_left_out` for a reference.
     """
     found: Any = NormalLeftOut()(C, y)
     logp, alpha, precision = found

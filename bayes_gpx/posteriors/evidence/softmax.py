@@ -70,15 +70,15 @@ def gathered[Array: (TensorVariable, np.ndarray)](p: Array, v: Array) -> Array:
 
 
 class _State(NamedTuple):
-    """Latent values f (n, C) with alpha = K^-1 f; log p(y | f), its slope and probabilities."""
+    """Latent values f, and quantities that follow from them."""
 
     height: float
     apart: float
-    f: np.ndarray
-    alpha: np.ndarray
-    logp: np.ndarray
-    slope: np.ndarray
-    p: np.ndarray
+    f: np.ndarray  # (n, C)
+    alpha: np.ndarray  # (n, C), K^-1 f
+    logp: np.ndarray  # log p(y | f), a scalar
+    slope: np.ndarray  # (n, C), its slope
+    p: np.ndarray  # (n, C), probabilities
 
 
 type _Given = tuple[Any, np.ndarray, Callable]  # what multiplies by K; codes; `local_graph`
@@ -295,9 +295,9 @@ def _seen(
 class CoupledSites(NamedTuple):
     """Results of Laplace's approximation for several classes; `logp` has a gradient."""
 
-    logp: pt.TensorVariable
-    alpha: pt.TensorVariable
-    covariance: pt.TensorVariable
+    logp: Tensor
+    alpha: Tensor  # (n, C)
+    covariance: Tensor  # (n, C, C)
 
 
 def softmax_laplace(likelihood: Categorical, K: Tensor, y: Tensor) -> CoupledSites:

@@ -25,24 +25,12 @@ from bayes_gpx.posteriors.evidence.laplace import factor, inverse, solve
 
 
 class Sums(NamedTuple):
-    """Sums over rows of a design G (n, M) and a response y (n,).
+    """Sums over rows of a design G (n, M) and a response y (n,)."""
 
-    Attributes
-    ----------
-    gram : (M, M)
-        G'G.
-    cross : (M,)
-        G'y.
-    square : scalar
-        y'y.
-    n : scalar
-        Number of rows, a float.
-    """
-
-    gram: TensorLike
-    cross: TensorLike
-    square: TensorLike
-    n: TensorLike
+    gram: TensorLike  # (M, M), G'G
+    cross: TensorLike  # (M,), G'y
+    square: TensorLike  # y'y
+    n: TensorLike  # number of rows, a float
 
 
 def sums_logp_and_slopes(
@@ -108,9 +96,6 @@ class SumsEvidence(Op):
 
 
 def sums_logp(sums: Sums, scales: Tensor, variance: TensorLike) -> Tensor:
-    """Log density of y under N(0, G S^2 G' + v I), from sums of G and y: a scalar graph.
-
-    `scales` (M,) is S's diagonal, and `variance` is v.
-    """
+    """Log N(y | 0, G S^2 G' + v I), from sums: `scales` (M,) is S's diagonal, `variance` is v."""
     logp, *_ = SumsEvidence().make_node(scales, variance, *sums).outputs
     return cast(Tensor, logp)

@@ -53,27 +53,21 @@ KEPT = 2**22
 
 
 class _State(NamedTuple):
-    """A variational posterior, and quantities that follow from it.
-
-    Coefficients (C, M), precisions P, root and its inverse (C, M, M), also with one class. `pull`
-    (C, M) is the bound's derivative in the coefficients through the latent values, and `aim` (C, M,
-    M) the precisions at the maximum. `apart` is the distance of the latent values from the previous
-    state. `information` is the rows' information about several classes, (b, C, C) of each block, or
-    its sum in `StepGraphs`. `swing` is the precisions' last step, None before the first, and
-    `damping` the fraction of their next step that is tried first.
-    """
+    """A variational posterior, and quantities that follow from it, also with one class."""
 
     bound: float
-    apart: float
-    coefficients: np.ndarray
-    P: np.ndarray
-    root: np.ndarray
-    inverse: np.ndarray
-    pull: np.ndarray
-    aim: np.ndarray
+    apart: float  # distance of the latent values from the previous state
+    coefficients: np.ndarray  # (C, M)
+    P: np.ndarray  # (C, M, M), precisions
+    root: np.ndarray  # (C, M, M), of P
+    inverse: np.ndarray  # (C, M, M), of the root
+    pull: np.ndarray  # (C, M), the bound's derivative in the coefficients through latent values
+    aim: np.ndarray  # (C, M, M), the precisions at the maximum
+    # The rows' information about several classes, (b, C, C) of each block, or its sum in
+    # `StepGraphs`.
     information: Sequence[np.ndarray] | np.ndarray = ()
-    damping: float = 1.0
-    swing: np.ndarray | None = None
+    damping: float = 1.0  # the fraction of the precisions' next step that is tried first
+    swing: np.ndarray | None = None  # the precisions' last step, None before the first
 
 
 class Search:
@@ -137,10 +131,7 @@ class _Seen(NamedTuple):
     def at(
         self, coefficients: np.ndarray, P: np.ndarray, before: _State | None = None
     ) -> _State | None:
-        """What N(coefficients, P^-1) implies; None where it is none or has no finite bound.
-
-        Coefficients (C, M) and precisions P (C, M, M).
-        """
+        """What N(coefficients, P^-1) implies; None where it is none or has no finite bound."""
         try:
             root = np.linalg.cholesky(P)
         except np.linalg.LinAlgError:
