@@ -37,49 +37,25 @@ CONSTRAINED_WHITENED = "constrained_white"
 
 @dataclass(frozen=True, eq=False)
 class Conditioning:
-    """A process and its observations: symbolic, for one draw of the hyperparameters.
+    """A process and its observations: symbolic, for one draw of the hyperparameters."""
 
-    Attributes
-    ----------
-    process : Process
-        The prior, on the model's scale.
-    likelihood : ScalarLikelihood or VectorLikelihood
-        Distribution of y given the process's values; see `bayes_gpx.likelihoods`.
-    theta : dict of tensors
-        Hyperparameters by name and, if they were sampled, latent values by the names above.
-    X : tensor (n, d)
-        With the codes of groups as a last column, for a process of groups.
-    y : tensor (n,)
-        As the likelihood codes it, on the model's scale.
-    Z : tensor (n, p) or None
-    exposure : tensor (n,) or None
-    inducing : Operator or None
-        Values of the smooth part at inducing points.
-    jitter : scalar
-        Added to variances, as a multiple of their mean.
-    sums : Sums or None
-        The sums over rows that a strategy `by_sums` needs; X, y and Z may be missing then.
-    constraints : Constraints or None
-        Constraints on the process, in addition to the data.
-    parts : variable or None
-        Out-of-core rows: X, y and Z are then symbols of a block of rows. See
-        `bayes_gpx.numerics.row_sums.PARTS`.
-    noise : dict of tensors (q,)
-        Hyperparameters of the noise of several outputs; `theta` has those of each row's output.
-    """
-
-    process: Process
-    likelihood: ScalarLikelihood | VectorLikelihood
-    theta: dict
-    X: Any
-    y: Any
-    Z: Any = None
-    exposure: Any = None
-    inducing: Operator | None = None
-    jitter: Any = 0.0
+    process: Process  # the prior, on the model's scale
+    likelihood: ScalarLikelihood | VectorLikelihood  # of y given the process's values
+    # Hyperparameters by name and, if they were sampled, latent values by the names above.
+    theta: dict[str, Any]
+    X: Any  # (n, d), with the codes of groups as a last column, for a process of groups
+    y: Any  # (n,), as the likelihood codes it, on the model's scale
+    Z: Any = None  # (n, p)
+    exposure: Any = None  # (n,)
+    inducing: Operator | None = None  # values of the smooth part at inducing points
+    jitter: Any = 0.0  # added to variances, as a multiple of their mean
+    # The sums over rows that a strategy `by_sums` needs; X, y and Z may be missing then.
     sums: Sums | None = None
-    constraints: Constraints | None = None
+    constraints: Constraints | None = None  # on the process, in addition to the data
+    # Out-of-core rows: X, y and Z are then symbols of a block of rows. See
+    # `bayes_gpx.numerics.row_sums.PARTS`.
     parts: Any = None
+    # Hyperparameters (q,) of the noise of several outputs; `theta` has those of each row's output.
     noise: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -112,7 +88,7 @@ class Conditioning:
         """The constrained operators: with groups, of the function that all of them share."""
         return of_no_group(self.process, cast(Constraints, self.constraints).operator)
 
-    def _with_constraints(self, observed):
+    def _with_constraints(self, observed: Operator) -> Operator:
         return observed if self.constraints is None else stack(observed, self.constrained)
 
     @property
@@ -151,56 +127,31 @@ def inducing_operator(
 
 
 class Found(NamedTuple):
-    """Summary of the data: `alpha` and `root`, for k rows or coefficients.
+    """Summary of the data, for k rows or coefficients; its meaning depends on the `posterior`."""
 
-    `alpha` is (k,), or (k, C) for classes; `root` is triangular, (k, k), or a stack with one for
-    each class. Their meaning depends on the strategy's `posterior`. For `factor` and `gain`, of
-    groups with an approximation, see `bayes_gpx.posteriors.by_group.LowRankByGroup`.
-    """
-
-    alpha: Any
-    root: Any
+    alpha: Any  # (k,), or (k, C) for classes
+    root: Any  # triangular, (k, k), or a stack with one for each class
+    # Of groups with an approximation; see `bayes_gpx.posteriors.by_group.LowRankByGroup`.
     factor: Any = None
     gain: Any = None
 
 
 class LeftOut(NamedTuple):
-    """Leave-one-out predictions of each observation.
+    """Leave-one-out predictions of each observation."""
 
-    Attributes
-    ----------
-    evidence : scalar
-        Log density of all y.
-    terms : tensor (n,)
-        Log density of each y_i given the others.
-    mean, spread : tensor (n,)
-        Mean and variance of f_i given the others; for C classes (n, C), and a square root (n, C, C)
-        of the covariance.
-    """
-
-    evidence: Any
-    terms: Any
-    mean: Any
-    spread: Any
+    evidence: Any  # log density of all y, a scalar
+    terms: Any  # (n,), log density of each y_i given the others
+    mean: Any  # (n,), of f_i given the others; (n, C) for C classes
+    spread: Any  # (n,), its variance; for C classes a square root (n, C, C) of the covariance
 
 
 class GroupsLeft(NamedTuple):
-    """Predictions of each observation given the other groups.
+    """Predictions of each observation given the other groups."""
 
-    Attributes
-    ----------
-    joint : tensor (n,)
-        Log density of all y of the group given the other groups.
-    terms : tensor (n,)
-        Log density of y_i alone, given the other groups.
-    mean, spread : tensor (n,)
-        Mean and variance of f_i given the other groups.
-    """
-
-    joint: Any
-    terms: Any
-    mean: Any
-    spread: Any
+    joint: Any  # (n,), log density of all y of the group
+    terms: Any  # (n,), log density of y_i alone
+    mean: Any  # (n,), of f_i
+    spread: Any  # (n,), variance of f_i
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,10 +223,10 @@ class Strategy(ABC):
     by_sums = False
     """Whether sums over rows are all that conditioning needs of the data; see `Sums`."""
 
-    def __eq__(self, other):
+    def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
 
-    def __hash__(self):
+    def __hash__(self) -> int:
         return hash(type(self))
 
     @abstractmethod

@@ -21,29 +21,21 @@ from bayes_gpx.posteriors.low_rank import LowRank, LowRankGaussian
 from bayes_gpx.processes.base import by_pairs
 from bayes_gpx.processes.basis_process import by_observation
 from bayes_gpx.processes.indexed_process import IndexedProcess
-from bayes_gpx.processes.operators import AtPoints, Composite, Operator, Stack, bilinear
+from bayes_gpx.processes.operators import AtPoints, Composite, Derivative, Operator, Stack, bilinear
 
 
 @dataclass(frozen=True, eq=False)
 class LowRankByGroup(LowRank):
     """As `LowRank`, where each group has coefficients of its own.
 
-    Attributes
-    ----------
-    alpha : tensor (M + G K,)
-        Posterior means of the shared coefficients, and of each group's.
-    root : tensor (M, M) or None
-        Of the precision of the shared coefficients, all else integrated out.
-    factor : tensor (G, K, K)
-        Factors of the groups' covariances given the shared coefficients.
-    gain : tensor (G, K, M)
-        T.
+    `alpha` (M + G K,) are posterior means of the shared coefficients, and of each group's; `root`
+    (M, M) is of the precision of the shared ones, all else integrated out.
     """
 
-    factor: Any = None
-    gain: Any = None
+    factor: Any = None  # (G, K, K), factors of groups' covariances given shared coefficients
+    gain: Any = None  # (G, K, M), T
 
-    def _smooth(self, operator):
+    def _smooth(self, operator: Operator) -> LowRankGaussian:
         return GroupGaussian(
             self.seen.process,
             operator,
@@ -103,7 +95,7 @@ class GroupGaussian(LowRankGaussian):
         return lambda E, place: pt.matmul(E, matrices[place])  # type: ignore[arg-type]
 
     @cached_property
-    def _moved(self):
+    def _moved(self) -> Tensor:
         """How the values depend on the shared coefficients once groups follow, F - E T."""
         return self.design - self._of_groups(self.operator, self._times("gain"))
 
@@ -119,24 +111,25 @@ class GroupGaussian(LowRankGaussian):
         )
 
     @property
-    def mean_alone(self):
+    def mean_alone(self) -> Tensor:
         """`mean`."""
         return self.mean
 
     @cached_property
-    def _left(self):
+    def _left(self) -> Tensor:
         if self.spread is not None:
             return pt.zeros((1, self._moved.shape[0]))
         return solve_root(self.root, self._moved.T)
 
     @cached_property
-    def _known(self):
+    def _known(self) -> tuple[Tensor, Tensor]:
         """The groups' part of the design, and times the factor of its posterior covariance."""
         E = self._of_groups(self.operator, lambda E, place: E)
         return E, self._of_groups(self.operator, self._times("factor"))
 
-    def cross(self, value):  # noqa: D102
-        obs = self.operator.X.shape[0]
+    def cross(self, value: Any) -> Tensor:  # noqa: D102
+        L = cast(Derivative, self.operator)
+        obs = L.x.shape[0]
 
         def between(ours: Tensor, theirs: Tensor) -> Tensor:
             return (ours.reshape((obs, -1, ours.shape[1])) * theirs[:, None]).sum(axis=2)
@@ -146,7 +139,7 @@ class GroupGaussian(LowRankGaussian):
         if not self.rest:
             return found
         known = between(self.design, value.design) + between(E, E_value)
-        return found + self.process.cross(self.operator) - known
+        return found + cast(IndexedProcess, self.process).cross(L) - known
 
     @cached_property
     def variance(self) -> Tensor:  # noqa: D102
@@ -164,8 +157,7 @@ class GroupGaussian(LowRankGaussian):
 
     @cached_property
     def block(self) -> Tensor:  # noqa: D102
-        # Only operators at points have blocks.
-        obs = pt.as_tensor_variable(self.operator.X).shape[0]  # type: ignore[attr-defined]
+        obs = cast(AtPoints, self.operator).x.shape[0]
 
         def within(rows: Tensor) -> Tensor:
             each = rows.reshape((obs, -1, rows.shape[1]))

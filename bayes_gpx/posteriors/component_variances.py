@@ -12,10 +12,11 @@ kernel, so the total includes every order.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from itertools import combinations
 from operator import mul
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -59,15 +60,18 @@ def component_variances(posterior: Posterior | LowRank, order: int) -> list[Tens
     term = orthogonal(process.kernel, u.x.type.shape[1])
     additive, x = cast(ElementarySymmetric, term.kernel), term.of(u.x)
     variances = additive.variances * (1.0 if term.variance is None else term.variance)
-    parts = [_expected(_constrained(part), x[:, [i]]) for i, part in enumerate(additive.parts)]
+    parts = [
+        _expected(cast(ZeroMean, _constrained(part)), x[:, [i]])
+        for i, part in enumerate(additive.parts)
+    ]
     columns, most = range(len(parts)), min(order, additive.order)
 
-    def total(some):
+    def total(some: Sequence[int]) -> Tensor:
         spread, squares = zip(*(parts[i] for i in some), strict=True)
         prior = over_subsets(spread, variances, additive.order)
         return prior + (Q * over_subsets(squares, variances**2, additive.order)).sum()
 
-    def alone(chosen):
+    def alone(chosen: Sequence[int]) -> Tensor:
         spread, squares = (reduce(mul, [parts[i][side] for i in chosen]) for side in (0, 1))
         variance = variances[len(chosen) - 1]
         return variance * spread + variance**2 * (Q * squares).sum()
@@ -78,7 +82,7 @@ def component_variances(posterior: Posterior | LowRank, order: int) -> list[Tens
     return [pt.stack(each), total(columns), pt.stack(without)]
 
 
-def _given(posterior):
+def _given(posterior: Posterior | LowRank) -> tuple[Any, Any, Tensor]:
     """The process, the values it is conditioned on, and Q.
 
     For inducing values with the Cholesky factor R of their covariance, the coefficients R^-1 u have
@@ -100,11 +104,11 @@ def measure_of(part: Kernel) -> Measure:
     return cast(ZeroMean, _constrained(part)).measure
 
 
-def _constrained(part):
+def _constrained(part: Kernel) -> Kernel:
     return part.kernel if isinstance(part, Active) else part
 
 
-def _expected(kernel, x):
+def _expected(kernel: ZeroMean, x: Tensor) -> tuple[Tensor, Tensor]:
     """E_s k(s, s), a scalar, and E_s k(x, s) k(s, x'), (n, n)."""
     points = pt.constant(np.asarray(kernel.measure.points)[:, None])
     weights = kernel.measure.weights

@@ -27,37 +27,18 @@ SLOPES = {"gradient": (gradient, 1), "hessian": (hessian, 2)}
 
 @dataclass(frozen=True)
 class Statement:
-    """A constraint on one component of an operator at one point, on the model's scale.
+    """A constraint on one component of an operator at one point, on the model's scale."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the constraint that contains it.
-    operator : {"value", "gradient", "hessian"}
-    x : tuple of float (d,)
-    z : tuple of float (p,) or None
-        For a GPX; the value is z' g(x).
-    component : int
-        Position among the operator's components at a point; 0 for a value.
-    low, high : float
-        Bounds; equal for an observed value.
-    sd : float
-        Standard deviation of the noise around L f.
-    tied : bool
-        Slopes are of a function with z moving with x.
-    unit, center : float
-        In user units a value is `center` plus `unit` times the value on the model's scale.
-    """
-
-    name: str
-    operator: str
-    x: tuple
-    z: tuple | None
-    component: int
+    name: str  # of the constraint that contains it
+    operator: str  # "value", "gradient" or "hessian"
+    x: tuple[float, ...]  # (d,)
+    z: tuple[float, ...] | None  # (p,), for a GPX; the value is z' g(x)
+    component: int  # position among the operator's components at a point; 0 for a value
     low: float
-    high: float
-    sd: float
-    tied: bool
+    high: float  # equal to `low` for an observed value
+    sd: float  # of the noise around L f
+    tied: bool  # slopes are of a function with z moving with x
+    # In user units a value is `center` plus `unit` times the value on the model's scale.
     unit: float
     center: float
 
@@ -70,19 +51,14 @@ class Statement:
 class Sites(NamedTuple):
     """Constraints as normal observations: values, variances besides `sd`, and a log factor."""
 
-    mean: Tensor
-    variance: Tensor
+    mean: Tensor  # (k,)
+    variance: Tensor  # (k,)
     log_factor: Tensor
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """All constraints: hashable, without symbols.
-
-    Attributes
-    ----------
-    statements : tuple of Statement
-    """
+    """All constraints: hashable, without symbols."""
 
     statements: tuple[Statement, ...]
 
@@ -142,10 +118,7 @@ class Constraints:
         return Stack(tuple(_of_run(*kind, list(run)) for kind, run in runs))
 
     def log_probability(self, values: Tensor) -> Tensor:
-        """Log probability, or density, of each statement given its quantity, (k,).
-
-        Densities are of the value in user units.
-        """
+        """Log probability, or density in user units, of each statement given its quantity, (k,)."""
         low, high, sd = self.low, self.high, self.sd
         above, below, known = (values - low) / sd, (high - values) / sd, low == high
         density = log_normal(low, values, sd**2) - np.log(self.unit)
@@ -180,7 +153,7 @@ class Constraints:
         return found
 
 
-def _of_run(operator, tied, statements):
+def _of_run(operator: str, tied: bool, statements: Sequence[Statement]) -> Operator:
     """One operator for neighbouring statements of one kind."""
     X = pt.constant(np.array([s.x for s in statements]))
     weighed = statements[0].z is not None
@@ -188,7 +161,9 @@ def _of_run(operator, tied, statements):
     return _components(operator, X, Z, tied, np.array([s.component for s in statements]))
 
 
-def _components(operator, X, Z, tied, own):
+def _components(
+    operator: str, X: Tensor, Z: Tensor | None, tied: bool, own: int | np.ndarray
+) -> Operator:
     """One component at each of m points: `own` of each (m,), or the same of all."""
     if operator == "value":
         return evaluate(X, Z, smooth=True)
@@ -199,7 +174,8 @@ def _components(operator, X, Z, tied, own):
 
 def sites(C: Tensor, y: Tensor, low: Tensor, high: Tensor) -> Sites:  # noqa: N803
     """Sites of constraints given y (n,), from the covariance C of y and of the constraints."""
-    return Sites(*IntervalSites().make_node(C, y, low, high).outputs)
+    found: Any = IntervalSites().make_node(C, y, low, high).outputs
+    return Sites(*found)
 
 
 def joint_logp(C: Tensor, y: Tensor, low: Tensor, high: Tensor) -> Tensor:  # noqa: N803

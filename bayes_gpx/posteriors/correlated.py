@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.posteriors.evidence.softmax import gathered, spread
+from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.class_process import ClassProcess
-from bayes_gpx.processes.operators import Operator
+from bayes_gpx.processes.operators import Derivative, Operator
 
 
 @dataclass(frozen=True, eq=False)
 class Correlated:
-    """The joint posterior of C correlated processes, observed at u.
-
-    Attributes
-    ----------
-    process : ClassProcess
-    u : Operator
-    alpha : tensor (n, C)
-    root : tensor (n C, n C)
-        Lower triangular. For observed labels the root of I + A' K A, see
-        `bayes_gpx.posteriors.evidence.correlated`; for observed latent values the root of K.
-    p : tensor (n, C) or None
-        Probabilities, from which the rows of A are made; None for observed latent values.
-    """
+    """The joint posterior of C correlated processes, observed at u."""
 
     process: ClassProcess
     u: Operator
-    alpha: Any
+    alpha: Any  # (n, C)
+    # (n C, n C), lower triangular. For observed labels the root of I + A' K A, see
+    # `bayes_gpx.posteriors.evidence.correlated`; for observed latent values the root of K.
     root: Any
-    p: Any = None
+    p: Any = None  # (n, C), probabilities that make A; None for observed latent values
 
     def of(self, label: TensorLike | None) -> Any:
         """One class's posterior: call it with an operator."""
@@ -68,7 +59,7 @@ class OfCorrelatedClass:
     operator: Operator
     label: Any
 
-    def _between(self, of_part, other):
+    def _between(self, of_part: Callable[[Any], Tensor], other: OfCorrelatedClass) -> Tensor:
         return self.joint.process.between(of_part, self.label, other.label)
 
     @cached_property
@@ -81,7 +72,7 @@ class OfCorrelatedClass:
         )
 
     @cached_property
-    def _explained(self):
+    def _explained(self) -> Tensor:
         """Columns (n C, m c) with products that the data subtract from prior covariances."""
         return self.joint.half(self.K_uL)
 
@@ -89,22 +80,23 @@ class OfCorrelatedClass:
     def mean(self) -> Tensor:  # noqa: D102
         return self._by_alpha(lambda part, alpha: pt.dot(self._seen_by(part), alpha))
 
-    def _seen_by(self, part):
+    def _seen_by(self, part: Process) -> Tensor:
         return part.covariance(self.operator, self.joint.u)
 
     @cached_property
-    def mean_alone(self):
+    def mean_alone(self) -> Tensor:
         """`mean` of a gradient or Hessian, computed without covariances of all its values."""
         return self._by_alpha(
             lambda part, alpha: part.summed(self.operator, self.joint.u, alpha[None]).ravel()
         )
 
-    def _by_alpha(self, of_part):
+    def _by_alpha(self, of_part: Callable[[Any, Tensor], Tensor]) -> Tensor:
         alpha = self.joint.alpha
-        return sum(
+        each = (
             of_part(part, pt.dot(alpha, shared[:, self.label]))
             for part, shared in self.joint.process.each()
         )
+        return cast(Tensor, sum(each))
 
     @cached_property
     def variance(self) -> Tensor:  # noqa: D102
@@ -119,31 +111,32 @@ class OfCorrelatedClass:
     def cov(self) -> Tensor:  # noqa: D102
         return self.cov_beyond(self)
 
-    def with_value(self, other):
+    def with_value(self, other: OfCorrelatedClass) -> Tensor:
         """Covariances (m,) of this class's values with another's at the same points."""
         prior = self._between(lambda part: part.variance(self.operator), other)
         return prior - (self._explained * other._explained).sum(axis=0)
 
-    def cov_beyond(self, other):
+    def cov_beyond(self, other: OfCorrelatedClass) -> Tensor:
         """Covariances of all values with the values of another class."""
         L = self.operator
         prior = self._between(lambda part: part.covariance(L, L), other)
         return prior - pt.dot(self._explained.T, other._explained)
 
-    def block_beyond(self, other):
+    def block_beyond(self, other: OfCorrelatedClass) -> Tensor:
         """Covariances (m, c, c) with another class's components of each observation."""
         prior = self._between(lambda part: part.block(self.operator), other)
         m, _, c = prior.shape
         ours, theirs = (part._explained.T.reshape((m, c, -1)) for part in (self, other))
         return prior - pt.matmul(ours, theirs.transpose(0, 2, 1))
 
-    def cross(self, value):
+    def cross(self, value: OfCorrelatedClass) -> Tensor:
         """Covariance (m, c) of a gradient's or Hessian's components with f at the same points."""
         return self.beyond(value)
 
-    def beyond(self, value):
+    def beyond(self, value: OfCorrelatedClass) -> Tensor:
         """As `cross`, with f of another class."""
-        L, u, gain = self.operator, self.joint.u, self.joint.weighed(value.K_uL)
+        L, u = cast(Derivative, self.operator), self.joint.u
+        gain = self.joint.weighed(value.K_uL)
         found = self._between(lambda part: part.cross(L), value)
         for part, shared in self.joint.process.each():
             own = (gain * shared[:, self.label][:, None]).sum(axis=1)

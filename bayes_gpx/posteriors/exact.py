@@ -19,17 +19,14 @@ def noisy_covariance(
     ridge: TensorLike = 0.0,
     jitter: TensorLike = 0.0,
 ) -> Tensor:
-    """Covariance of noisy observations, K_uu + (sigma^2 + ridge) I, (n, n); see `exact`.
-
-    With `jitter` times its mean diagonal added to its diagonal.
-    """
+    """Covariance K_uu + (sigma^2 + ridge) I of y, (n, n), and `jitter` times its mean diagonal."""
     u = _observed(X, Z)
     K = informed(gp, Z).covariance(u, u)
     own, noise = pt.arange(K.shape[0]), pt.as_tensor(sigma) ** 2 + ridge
     return K[own, own].inc(noise + jitter * (pt.diagonal(K).mean() + noise))
 
 
-def _observed(X, Z):
+def _observed(X: TensorLike | Operator, Z: TensorLike | None) -> Operator:
     return X if isinstance(X, Operator) else evaluate(X, Z, sample="train")
 
 

@@ -14,7 +14,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
-from bayes_gpx.processes.base import Process
+from bayes_gpx.processes.base import KernelProcess, Process
 from bayes_gpx.processes.basis_process import (
     BasisProcess,
     by_observation,
@@ -26,6 +26,8 @@ from bayes_gpx.processes.operators import (
     AtPoints,
     Composite,
     Contribution,
+    Derivative,
+    OfSamples,
     Operator,
     Value,
     Weight,
@@ -42,29 +44,16 @@ LEAST_VARIANCE = 1e-280
 
 @dataclass(frozen=True, eq=False)
 class LowRankDesign:
-    """Noisy values y of a process, observed through coefficients.
+    """Noisy values y of a process, observed through coefficients."""
 
-    Attributes
-    ----------
-    process : BasisProcess; or GaussianProcess or WeightProcess, with inducing points
-    y : tensor (n,) or None
-        None for values observed through a likelihood, which do not inform the rows' own noise.
-    sigma : scalar
-        Standard deviation of Gaussian noise; 0 for other likelihoods.
-    X, Z : tensor (n, d), (n, p) or None
-    inducing : Operator or None
-        The inducing values u; None for a BasisProcess.
-    jitter : scalar
-        Added to `JITTER`.
-    """
-
-    process: Process
+    process: Process  # a BasisProcess; or of kernels, with inducing points
+    # (n,), None for values observed through a likelihood, which do not inform the rows' own noise.
     y: Any
-    sigma: Any
-    X: Any
-    Z: Any = None
-    inducing: Operator | None = None
-    jitter: Any = 0.0
+    sigma: Any  # standard deviation of Gaussian noise; 0 for other likelihoods
+    X: Any  # (n, d)
+    Z: Any = None  # (n, p)
+    inducing: Operator | None = None  # the inducing values u; None for a BasisProcess
+    jitter: Any = 0.0  # added to `JITTER`
 
     @cached_property
     def parts(self) -> list[tuple[Part, "LowRankDesign"]]:
@@ -79,43 +68,46 @@ class LowRankDesign:
         return any(not isinstance(part.process, BasisProcess) for part, _ in self.parts)
 
     @cached_property
-    def inducing_root(self):
+    def inducing_root(self) -> Tensor:
         """Lower Cholesky factor of the covariance of the inducing values."""
-        K = self.process.covariance(self.inducing, self.inducing)
+        u = cast(Operator, self.inducing)
+        K = self.process.covariance(u, u)
         own = pt.arange(K.shape[0])
         return cholesky(K[own, own].inc((JITTER + self.jitter) * pt.diagonal(K).mean()))
 
-    def design(self, L):
+    def design(self, L: Operator) -> Tensor:
         """What multiplies the coefficients in L's values, (len L, M)."""
         if isinstance(self.process, IndexedProcess):
             return self._joined(L, separate=False)
         if isinstance(self.process, BasisProcess):
             return self.process.design(L)
-        return solve_root(self.inducing_root, self.process.covariance(self.inducing, L)).T
+        u = cast(Operator, self.inducing)
+        return solve_root(self.inducing_root, self.process.covariance(u, L)).T
 
-    def of_groups(self, L):
+    def of_groups(self, L: Operator) -> Tensor:
         """What multiplies the coefficients of its group in each of L's values, (len L, K)."""
         return self._joined(L, separate=True)
 
-    def _joined(self, L, separate):
+    def _joined(self, L: Operator, separate: bool) -> Tensor:
         if isinstance(L, Composite):
             return L.assembled([self._joined(part, separate) for part in L.parts], axis=0)
-        bare, found = self.process.bare(L), []
+        bare, found = cast(IndexedProcess, self.process).bare(L), []
         for part, seen in self.parts:
             if part.separate == separate:
-                own, loadings = by_observation(seen.design(bare), bare), part.loadings(L)
+                own = by_observation(seen.design(bare), bare)
+                loadings = part.loadings(cast(AtPoints, L))
                 own = own if loadings is None else by_rows(own, loadings)
                 found.append(own.reshape((-1, own.shape[2])))
         return pt.concatenate(found, axis=1)
 
-    def summed(self, L, weights):
+    def summed(self, L: AtPoints, weights: Tensor) -> Tensor:
         """Sums of weights (m | 1, M) times the design of a gradient or Hessian, (m, c)."""
         if self.inducing is None or isinstance(self.process, IndexedProcess):
             return (by_observation(self.design(L), L) * weights[:, None]).sum(axis=2)
         at_inducing = pt.linalg.solve_triangular(
             self.inducing_root, weights.T, lower=True, trans="T"
         )
-        return self.process.summed(L, self.inducing, at_inducing.T)
+        return cast(KernelProcess, self.process).summed(L, self.inducing, at_inducing.T)
 
     @property
     def deviates(self) -> bool:
@@ -232,26 +224,13 @@ def basis(gp: BasisProcess, beta_mean: TensorLike, beta_chol: TensorLike) -> "Lo
 
 @dataclass(frozen=True, eq=False)
 class LowRank:
-    """The posterior of a process through its coefficients; call it with an operator.
-
-    Attributes
-    ----------
-    seen : LowRankDesign
-    alpha : tensor (M,)
-        Posterior mean of the coefficients.
-    root : tensor (M, M) or None
-        Lower Cholesky factor of their posterior precision.
-    spread : tensor (M, k) or None
-        Replaces `root`: a factor of their posterior covariance.
-    deviates : bool
-        Rows may deviate from the smooth part.
-    """
+    """The posterior of a process through its coefficients; call it with an operator."""
 
     seen: LowRankDesign
-    alpha: Any
-    root: Any
-    spread: Any = None
-    deviates: bool = True
+    alpha: Any  # (M,), posterior mean of the coefficients
+    root: Any  # (M, M), lower Cholesky factor of their posterior precision; None with `spread`
+    spread: Any = None  # (M, k), a factor of their posterior covariance
+    deviates: bool = True  # rows may deviate from the smooth part
 
     def drawn(self, normal: Tensor) -> Tensor:
         """Coefficients (M,) drawn by standard normals (M,)."""
@@ -268,15 +247,15 @@ class LowRank:
                 "Sums and stacks of operators include no samples' own noise here; build them with "
                 "smooth=True."
             )
-        return self._own(operator)
+        return self._own(cast(OfSamples, operator))
 
-    def _smooth(self, operator):
+    def _smooth(self, operator: Operator) -> "LowRankGaussian":
         seen = self.seen
         return LowRankGaussian(
             seen.process, operator, seen, self.alpha, self.root, seen.rest, self.spread
         )
 
-    def _own(self, operator):
+    def _own(self, operator: OfSamples) -> "AffineGaussian":
         """Posterior of values, weights or contributions of samples, `eps_w` included.
 
         With S = diag(sigma_w^2), `eps_w` is N(0, S) for new samples. For training samples it is
@@ -291,7 +270,7 @@ class LowRank:
         smooth, spread = self._smooth(asked), own_variances(self.seen.process, operator)
         rows = slice(None) if new else operator.sample
         if not isinstance(operator, Weight):
-            z = operator.Z
+            z = cast(Contribution, operator).Z  # or of a Value
         elif self.seen.Z is not None:
             z = self.seen.Z[rows]
         else:
@@ -329,32 +308,20 @@ class LowRankGaussian:
     The operator's values are `design` times the coefficients, with posterior N(coefficients, (root
     root')^-1) or N(coefficients, spread spread'), plus `rest`, which is independent of the
     coefficients.
-
-    Attributes
-    ----------
-    process : Process
-    operator : Operator
-    seen : object
-        Its ``design(L)`` multiplies the coefficients in L's values, (c m, M); ``summed(L, W)`` is
-        the sum of the design over coefficients times weights (m | 1, M), (m, c).
-    coefficients : tensor (M,)
-    root : tensor (M, M) or None
-    rest : bool
-        The process varies beyond its coefficients.
-    spread : tensor (M, k) or None
-        Replaces `root`.
     """
 
     process: Process
     operator: Operator
+    # Its ``design(L)`` multiplies the coefficients in L's values, (c m, M); ``summed(L, W)`` is the
+    # sum of the design over coefficients times weights (m | 1, M), (m, c).
     seen: Any
-    coefficients: Any
-    root: Any
-    rest: bool
-    spread: Any = None
+    coefficients: Any  # (M,)
+    root: Any  # (M, M), None with `spread`
+    rest: bool  # the process varies beyond its coefficients
+    spread: Any = None  # (M, k)
 
     @cached_property
-    def design(self):  # noqa: D102
+    def design(self) -> Tensor:  # noqa: D102
         return self.seen.design(self.operator)
 
     @cached_property
@@ -362,15 +329,12 @@ class LowRankGaussian:
         return pt.dot(self.design, self.coefficients)
 
     @cached_property
-    def mean_alone(self):
+    def mean_alone(self) -> Tensor:
         """`mean` of a gradient or Hessian, computed without `design`."""
         return self.seen.summed(self.operator, self.coefficients[None]).reshape((-1,))
 
-    def cross(self, value):
-        """Covariance (m, c) of a gradient's or Hessian's components with f at the same points.
-
-        `value` is the posterior of these f. Computed without `design`.
-        """
+    def cross(self, value: "LowRankGaussian") -> Tensor:
+        """Covariance (m, c) of a derivative with `value`, f at its points, without `design`."""
         if self.spread is not None:
             left = pt.dot(value._left.T, self.spread.T)
         else:
@@ -378,10 +342,10 @@ class LowRankGaussian:
         if not self.rest:
             return self.seen.summed(self.operator, left)
         learned = self.seen.summed(self.operator, value.design - left)
-        return self.process.cross(self.operator) - learned
+        return cast(KernelProcess, self.process).cross(cast(Derivative, self.operator)) - learned
 
     @cached_property
-    def _left(self):
+    def _left(self) -> Tensor:
         """Factor (M | k, c m): left' left = design V design', V the coefficients' covariance."""
         if self.spread is not None:
             return pt.dot(self.spread.T, self.design.T)
@@ -397,8 +361,7 @@ class LowRankGaussian:
 
     @cached_property
     def block(self) -> Tensor:  # noqa: D102
-        # Only operators at points have blocks.
-        obs = pt.as_tensor_variable(self.operator.X).shape[0]  # type: ignore[attr-defined]
+        obs = cast(AtPoints, self.operator).x.shape[0]
         left = self._left.T.reshape((obs, -1, self._left.shape[0]))
         within = pt.matmul(left, left.transpose(0, 2, 1))
         if not self.rest:
@@ -418,26 +381,16 @@ class LowRankGaussian:
 
 @dataclass(frozen=True, eq=False)
 class AffineGaussian:
-    """For each observation, turn times the components of `base`, plus shift and independent noise.
+    """Each observation's components in `base` times turn, plus shift and independent noise."""
 
-    Attributes
-    ----------
-    base : LowRankGaussian
-        The posterior of m observations with k components each.
-    turn : tensor (m | 1, c, k)
-    shift : tensor (m, c) or None
-    own : tensor (m | 1, c, c)
-        Covariance of the noise.
-    """
-
-    base: LowRankGaussian
-    turn: Any
-    shift: Any
-    own: Any
+    base: LowRankGaussian  # the posterior of m observations with k components each
+    turn: Any  # (m | 1, c, k)
+    shift: Any  # (m, c), or None
+    own: Any  # (m | 1, c, c), covariance of the noise
 
     @property
-    def _obs(self):
-        return pt.as_tensor_variable(self.base.operator.X).shape[0]
+    def _obs(self) -> Tensor:
+        return cast(AtPoints, self.base.operator).x.shape[0]
 
     @cached_property
     def mean(self) -> Tensor:  # noqa: D102

@@ -13,44 +13,35 @@ Wilson et al., "Efficiently sampling functions from Gaussian process posteriors"
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.posteriors.base import Asked, Found, OneDraw
 from bayes_gpx.posteriors.prior_functions import Fresh
+from bayes_gpx.processes.operators import Operator
 
 
 @dataclass(frozen=True)
 class Update:
-    """What moves a prior function to the posterior, as numbers: a build function.
+    """What moves a prior function to the posterior, as numbers: a build function."""
 
-    Attributes
-    ----------
-    waves : int
-        Sines and cosines for each summand of the kernel.
-    """
+    waves: int  # sines and cosines for each summand of the kernel
 
-    waves: int
-
-    def __call__(self, draw):
+    def __call__(self, draw: OneDraw) -> list[Tensor]:
         """Return what `Evaluate` takes as `update`: a vector, or one for each class."""
         fresh = Fresh(self.waves, draw.changing)
-        return [draw.strategy.update(draw.given, draw.found, fresh)]
+        return [draw.strategy.update(draw.given, cast(Found, draw.found), fresh)]
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """A random function's values at operators of its smooth part: a build function.
+    """A random function's values at operators of its smooth part: a build function."""
 
-    Attributes
-    ----------
-    waves : int
-    operators : tuple of callable
-        From `Asked` to an Operator.
-    """
+    waves: int  # as of `Update`
+    operators: tuple[Callable[[Asked], Operator], ...]
 
-    waves: int
-    operators: tuple[Callable, ...]
-
-    def __call__(self, draw):
+    def __call__(self, draw: OneDraw) -> list[Tensor]:
         """Return a vector for each operator."""
         fresh = Fresh(self.waves, draw.changing)
         function = draw.strategy.function(draw.given, draw.changing["update"], fresh)
-        return [function(operator(draw.asked)) for operator in self.operators]
+        return [function(operator(cast(Asked, draw.asked))) for operator in self.operators]

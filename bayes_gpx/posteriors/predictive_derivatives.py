@@ -1,13 +1,18 @@
 """Derivatives of a new row's predictive mean and variance in its features, for one draw."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import pytensor.tensor as pt
 
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.posteriors.base import Asked, OneDraw
 from bayes_gpx.posteriors.correlated import OfCorrelatedClass
 from bayes_gpx.posteriors.softmax import OfOneClass
 from bayes_gpx.processes import operators
 from bayes_gpx.processes.basis_process import own_variances
+from bayes_gpx.processes.operators import Operator
 
 
 @dataclass(frozen=True)
@@ -21,23 +26,16 @@ class Sensitivity:
 
     In a GPX f contains the new row's `eps_w`, except with `smooth`: V then adds ``sum_l sigma_w,l^2
     z_l^2``, which changes with x if z is x. The variance of Hessians is never needed.
-
-    Attributes
-    ----------
-    order : {0, 1, 2}
-    tied : bool
-        Z is X, perhaps with a last column of ones.
-    smooth : bool
-        Only z' g(x).
     """
 
-    order: int
-    tied: bool
-    smooth: bool = False
+    order: int  # 0, 1 or 2
+    tied: bool  # Z is X, perhaps with a last column of ones
+    smooth: bool = False  # only z' g(x)
 
-    def __call__(self, draw, label=None):
+    def __call__(self, draw: OneDraw, label: TensorLike | None = None) -> list[Tensor]:
         """Return m and V (m,); then m_d and V_d (m, d); then m_de and V_de (m, d, d)."""
-        q, asked = draw.posterior(label), draw.asked
+        q: Callable[[Operator], Any] = draw.posterior(label)
+        asked = cast(Asked, draw.asked)
         x, z = asked.points, asked.Z_along if self.tied else asked["Z"]
         shape = tuple(asked["X"].shape)
         value = operators.evaluate(x, z, smooth=True)
@@ -80,9 +78,10 @@ class ClassSensitivity:
     tied: bool
     smooth: bool = False
 
-    def __call__(self, draw):
+    def __call__(self, draw: OneDraw) -> list[Tensor]:
         """Return arrays as `Sensitivity`, with last dims (C,) of means and (C, C) of variances."""
-        classes, asked = draw.given.labels, draw.asked
+        classes: Sequence[Any] = draw.given.labels
+        asked = cast(Asked, draw.asked)
         each = Sensitivity(self.order, self.tied, self.smooth)
         own = [each(draw, label) for label in classes]
         means = [pt.stack(parts, axis=-1) for parts in list(zip(*own, strict=True))[::2]]
@@ -102,16 +101,16 @@ class ClassSensitivity:
         spreads = [spread + between for spread, between in zip(spreads, found, strict=True)]
         return [part for pair in zip(means, spreads, strict=True) for part in pair]
 
-    def _parts(self, q, asked):
+    def _parts(self, q: Callable[[Operator], Any], asked: Asked) -> list[Any]:
         x, z = asked.points, asked.Z_along if self.tied else asked["Z"]
-        asked = [operators.evaluate(x, z, smooth=True)]
+        wanted: list[Operator] = [operators.evaluate(x, z, smooth=True)]
         if self.order > 0:
-            asked.append(operators.gradient(x, z, tied=self.tied))
+            wanted.append(operators.gradient(x, z, tied=self.tied))
         if self.order > 1:
-            asked.append(operators.hessian(x, z, tied=self.tied))
-        return [q(operator) for operator in asked]
+            wanted.append(operators.hessian(x, z, tied=self.tied))
+        return [q(operator) for operator in wanted]
 
-    def _between(self, ours, theirs, asked):
+    def _between(self, ours: Sequence[Any], theirs: Sequence[Any], asked: Asked) -> list[Tensor]:
         """Covariance of two classes' values, and its derivatives."""
         f, other, shape = ours[0], theirs[0], tuple(asked["X"].shape)
         found = [f.with_value(other)]
@@ -124,7 +123,7 @@ class ClassSensitivity:
         return found
 
 
-def _symmetric(pairs, shape):
+def _symmetric(pairs: Tensor, shape: tuple) -> Tensor:
     """Numbers for pairs of features as (m, d, d), symmetric to the last digit."""
     square = pairs.reshape((*shape, shape[1]))
     return 0.5 * (square + square.transpose(0, 2, 1))

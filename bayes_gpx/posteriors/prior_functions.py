@@ -5,22 +5,23 @@ Mean and covariance over functions are the prior's, for any number of waves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytensor.tensor as pt
 
-from bayes_gpx.aliases import Tensor
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
 from bayes_gpx.processes.basis_process import BasisProcess, expanded
 from bayes_gpx.processes.class_process import ClassProcess
-from bayes_gpx.processes.indexed_process import IndexedProcess, by_rows
+from bayes_gpx.processes.indexed_process import IndexedProcess, Part, by_rows
 from bayes_gpx.processes.operators import Composite
 
 if TYPE_CHECKING:
     from bayes_gpx.posteriors.base import Conditioning
-    from bayes_gpx.processes.operators import Operator
+    from bayes_gpx.posteriors.low_rank import LowRankDesign
+    from bayes_gpx.processes.operators import AtPoints, Operator, Value
 
 WAVES = 512
 """Sines and cosines that a prior function is made of, unless asked for more or fewer."""
@@ -32,28 +33,28 @@ class Fresh:
     `waves` is the number of sines and cosines for each summand of the kernel.
     """
 
-    def __init__(self, waves, changing):
+    def __init__(self, waves: int, changing: Mapping[str, Any]) -> None:
         self.m, self._rng, self._of_groups = waves, changing["rng"], changing["rng_of_groups"]
 
-    def of_groups(self, shape):
+    def of_groups(self, shape: tuple) -> Tensor:
         """Standard normals (groups, ...): those of one group are equal for any number of groups."""
         return pt.random.normal(size=shape, rng=self._of_groups, return_next_rng=True)[1]
 
-    def normal(self, shape):
+    def normal(self, shape: tuple) -> Tensor:
         """Standard normals."""
         return self._next(pt.random.normal, shape)
 
-    def standard(self, number, shape):
+    def standard(self, number: int, shape: tuple) -> tuple[Tensor, Tensor]:
         """As `RandomFeatures.standard`: for `expanded`, this is such an approximation."""
         normal = self.normal(shape)
         return normal, self._next(pt.random.uniform, (shape[-1],))
 
-    def _next(self, distribution, shape):
+    def _next(self, distribution: Callable, shape: tuple) -> Tensor:
         self._rng, drawn = distribution(size=shape, rng=self._rng, return_next_rng=True)
         return drawn
 
 
-def prior_function(given, fresh):
+def prior_function(given: Conditioning, fresh: Fresh) -> Callable[[Operator], Tensor]:
     """A function of the prior, to be called with an operator.
 
     Several classes have one function each, with shared waves and separate coefficients, which
@@ -64,17 +65,17 @@ def prior_function(given, fresh):
     if isinstance(given.process, IndexedProcess):
         return IndexedFunction(given, fresh)
     # Any points tell how many functions there are; of rows in parts there is but a block's symbol.
-    at = given.smooth if given.parts is None else given.inducing
+    at = cast("Value", given.smooth if given.parts is None else given.inducing)
     basis = expanded(given.process, fresh, at.X)
     count = basis.design(at).shape[1]
     coefficients = fresh.normal((count, *given.columns))
     return lambda operator: by_class(basis.values, operator, coefficients, given)
 
 
-def _correlated_function(given, fresh):
+def _correlated_function(given: Conditioning, fresh: Fresh) -> Callable[[Operator], Tensor]:
     each = [
         (prior_function(replace(given, process=part), fresh), cholesky(shared).T)
-        for part, shared in given.process.each()
+        for part, shared in cast(ClassProcess, given.process).each()
     ]
     return lambda operator: sum(pt.dot(apart(operator), mixed) for apart, mixed in each)
 
@@ -85,16 +86,18 @@ class IndexedFunction:
     # Groups that no training row has get functions in the order of their codes, whatever operators
     # ask for them.
 
-    def __init__(self, given, fresh):
+    def __init__(self, given: Conditioning, fresh: Fresh) -> None:
         self._given, self._fresh = given, fresh
-        at, self.parts = given.process.bare(given.smooth), []
-        for part in given.process.parts:
+        self._process = cast(IndexedProcess, given.process)
+        at: Value = self._process.bare(given.smooth)
+        self.parts: list[tuple[Part, BasisProcess, Tensor, Any]] = []  # the last None: of groups
+        for part in self._process.parts:
             basis = expanded(part.process, fresh, at.X)
             count = basis.design(at).shape[1]
             shared = None if part.separate else fresh.normal((count, *given.columns))
             self.parts.append((part, basis, count, shared))
 
-    def of_groups(self, groups):
+    def of_groups(self, groups: Tensor) -> list[Tensor]:
         """Coefficients (groups, count[, C]) of each part of groups' own."""
         counts = [count for part, _, count, _ in self.parts if part.separate]
         if not counts:
@@ -105,9 +108,10 @@ class IndexedFunction:
             first = first + count
         return found
 
-    def coefficients(self, design):
+    def coefficients(self, design: LowRankDesign) -> Tensor:
         """The function's coefficients in such a design, shared ones first: (k,) or (k, C)."""
-        own, found = iter(self.of_groups(design.codes.max() + 1)), [[], []]
+        own = iter(self.of_groups(design.codes.max() + 1))
+        found: list[list[Tensor]] = [[], []]
         for (part, basis, _, shared), (_, seen) in zip(self.parts, design.parts, strict=True):
             weights = next(own) if part.separate else shared
             if not isinstance(part.process, BasisProcess):
@@ -118,17 +122,18 @@ class IndexedFunction:
             found[0].append(columns.reshape((-1, *self._given.columns)))
         return pt.concatenate(found[0])
 
-    def _of_inducing(self, basis, root, weights, separate):
+    def _of_inducing(
+        self, basis: BasisProcess, root: Tensor, weights: Tensor, separate: bool
+    ) -> Tensor:
         """Whitened values at inducing points for coefficients (count, ...) or (G, count, ...)."""
         by_count = weights.swapaxes(0, 1) if separate else weights
-        values = pt.dot(
-            basis.design(self._given.inducing), by_count.reshape((by_count.shape[0], -1))
-        )
+        u = cast("Operator", self._given.inducing)
+        values = pt.dot(basis.design(u), by_count.reshape((by_count.shape[0], -1)))
         found = solve_root(root, values)
         found = found.reshape((found.shape[0], *tuple(by_count.shape)[1:]))
         return found.swapaxes(0, 1) if separate else found
 
-    def moved(self, design, operator, update):
+    def moved(self, design: LowRankDesign, operator: Operator, update: Tensor) -> Tensor:
         """What coefficients as of `coefficients` add to an operator's values; 0 for new groups."""
         if isinstance(operator, Composite):
             return operator.assembled(
@@ -138,26 +143,28 @@ class IndexedFunction:
             return pt.dot(design.design(operator), update)
         F, E, G = design.design(operator), design.of_groups(operator), design.codes.max() + 1
         u = update[F.shape[1] :].reshape((G, E.shape[1], *self._given.columns))
-        places = pt.minimum(self._given.process.group(operator), G)
+        places = pt.minimum(self._process.group(cast("AtPoints", operator)), G)
         own = pt.concatenate([u, pt.zeros((1, *tuple(u.shape)[1:]))])[places]
         return pt.dot(F, update[: F.shape[1]]) + of_each_row(E, own)
 
-    def _drawn(self, groups, count):
+    def _drawn(self, groups: Tensor, count: TensorLike) -> Tensor:
         return self._fresh.of_groups((groups, count, *self._given.columns))
 
-    def __call__(self, operator):
+    def __call__(self, operator: Operator) -> Tensor:
         """Values (len,), or (len, C) of classes."""
         if isinstance(operator, Composite):
             return operator.assembled([self(part) for part in operator.parts], axis=0)
-        bare, codes = self._given.process.bare(operator), self._given.process.group(operator)
+        at = cast("AtPoints", operator)
+        bare, codes = self._process.bare(at), self._process.group(at)
         groups = pt.maximum(codes.max() + 1, 1)  # none, where constraints are of no group
-        own, total = iter(self.of_groups(groups)), 0.0
+        own = iter(self.of_groups(groups))
+        total: Any = 0.0
         for part, basis, _, shared in self.parts:
             if part.separate:
                 found = of_each_row(basis.design(bare), next(own)[codes])
             else:
                 found = by_class(basis.values, bare, shared, self._given)
-            loadings = part.loadings(operator)
+            loadings = part.loadings(at)
             if loadings is not None:
                 found = by_rows(found.reshape((codes.shape[0], -1)), loadings).reshape(found.shape)
             total = total + found

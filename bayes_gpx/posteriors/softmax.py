@@ -2,70 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import pytensor.tensor as pt
 
-from bayes_gpx.aliases import Tensor
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import solve, solve_root
 from bayes_gpx.posteriors.correlated import OfCorrelatedClass, covariances
 from bayes_gpx.posteriors.evidence.softmax import gathered, spread
 from bayes_gpx.posteriors.gaussian import Gaussian
-from bayes_gpx.processes.base import Process
-from bayes_gpx.processes.operators import Operator
+from bayes_gpx.processes.base import KernelProcess, Process
+from bayes_gpx.processes.operators import AtPoints, Operator
 
 
 @dataclass(frozen=True, eq=False)
 class OfOneClass(Gaussian):
-    """As `Gaussian`, for one of several coupled classes, with separate and shared information.
+    """As `Gaussian`, for one of several coupled classes, with separate and shared information."""
 
-    `root` (n, n) is of K + D_c^-1 and `joint` (n, n) of S, see
-    `bayes_gpx.posteriors.evidence.softmax`.
-    """
-
-    joint: Any = None
+    # `root` is of K + D_c^-1; see `bayes_gpx.posteriors.evidence.softmax`.
+    joint: Any = None  # (n, n), root of S
 
     @cached_property
-    def alone(self):
+    def alone(self) -> Gaussian:
         """As if all information were this class's own, D_c."""
         return Gaussian(self.process, self.operator, self.u, self.alpha, self.root)
 
     @cached_property
-    def shared(self):
+    def shared(self) -> Tensor:
         """Columns (n, c m) with products that are covariances of classes through each other."""
         back = pt.linalg.solve_triangular(self.root, self.alone._explained, lower=True, trans="T")
         return solve_root(self.joint, back)
 
     @cached_property
-    def variance(self):  # noqa: D102
+    def variance(self) -> Tensor:  # noqa: D102
         return self.alone.variance + pt.sqr(self.shared).sum(axis=0)
 
     @cached_property
-    def block(self):  # noqa: D102
+    def block(self) -> Tensor:  # noqa: D102
         return self.alone.block + self.block_beyond(self)
 
     @cached_property
-    def cov(self):  # noqa: D102
+    def cov(self) -> Tensor:  # noqa: D102
         return self.alone.cov + pt.dot(self.shared.T, self.shared)
 
-    def cross(self, value):  # noqa: D102
+    def cross(self, value: Any) -> Tensor:  # noqa: D102
         return self.alone.cross(value) + self.beyond(value)
 
-    def with_value(self, other):
+    def with_value(self, other: OfOneClass) -> Tensor:
         """Covariances (m,) with another class's values at the same points."""
         return (self.shared * other.shared).sum(axis=0)
 
-    def beyond(self, value):
+    def beyond(self, value: Gaussian) -> Tensor:
         """As `cross`, with f of another class, which has no prior covariance."""
         gain = solve(self.root, solve(self.joint, solve(value.root, value.K_Lu.T)))
-        return self.process.summed(self.operator, self.u, gain.T)
+        process, L = cast(KernelProcess, self.process), cast(AtPoints, self.operator)
+        return process.summed(L, self.u, gain.T)
 
-    def block_beyond(self, other):
+    def block_beyond(self, other: OfOneClass) -> Tensor:
         """Covariances (m, c, c) with another class's components of each observation."""
-        m, n = pt.as_tensor_variable(self.operator.X).shape[0], self.shared.shape[0]
+        m, n = cast(AtPoints, self.operator).x.shape[0], self.shared.shape[0]
         ours, theirs = (part.shared.T.reshape((m, -1, n)) for part in (self, other))
         return pt.matmul(ours, theirs.transpose(0, 2, 1))
 
@@ -89,7 +87,7 @@ def across(parts: Sequence[Any], joint: bool = False) -> tuple[Tensor, Tensor]:
     return mean.ravel(), cov
 
 
-def _jointly(parts):
+def _jointly(parts: Sequence[Any]) -> Tensor:
     m, C = parts[0].mean.shape[0], len(parts)
     apart = pt.stack([_alone(part).cov for part in parts], axis=2)
     cov = (apart[:, :, :, None] * pt.eye(C)).transpose(0, 2, 1, 3).reshape((m * C, m * C))
@@ -99,31 +97,29 @@ def _jointly(parts):
     return cov
 
 
-def _alone(part):
+def _alone(part: Any) -> Any:
     """A class's posterior without the information that classes share."""
     return part.alone if isinstance(part, OfOneClass) else part
 
 
-def _shared(parts):
+def _shared(parts: Sequence[Any]) -> list[Tensor]:
     """What each class shares with the others, (n, m) each; [] where classes are independent."""
     return [part.shared for part in parts if isinstance(part, OfOneClass)]
 
 
 @dataclass(frozen=True, eq=False)
 class Coupled:
-    """The joint posterior of C processes with one prior, given class labels (codes y) at u.
-
-    `alpha` is (n, C). `root` (C + 1, n, n) is of K + D_c^-1 for each class, and of S; see
-    `bayes_gpx.posteriors.evidence.softmax`.
-    """
+    """The joint posterior of C processes with one prior, given class labels at u."""
 
     process: Process
     u: Operator
-    alpha: Any
+    alpha: Any  # (n, C)
+    # (C + 1, n, n), of K + D_c^-1 for each class, and of S; see
+    # `bayes_gpx.posteriors.evidence.softmax`.
     root: Any
-    y: Any
+    y: Any  # (n,), codes of the labels
 
-    def of(self, label):
+    def of(self, label: TensorLike | None) -> Callable[[Operator], OfOneClass]:
         """One class's posterior: call it with an operator."""
         return lambda operator: OfOneClass(
             self.process,
@@ -134,7 +130,7 @@ class Coupled:
             self.root[-1],
         )
 
-    def information(self, K, values, normal):
+    def information(self, K: Tensor, values: Tensor, normal: Tensor) -> Tensor:
         """C times prior values (n, C) with the noise that labels have: (I + W K)^-1 (W f + A e).
 
         `normal` are standard normals e (n, C); With v the last factor, this is v - C K v.

@@ -9,10 +9,11 @@ from typing import Any, cast
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.processes.approximations import HSGP, RandomFeatures
+from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.basis_functions import (
     Basis,
+    Frequencies,
     JoinedBasis,
     TimesFeatures,
     along_path,
@@ -138,7 +139,7 @@ class BasisProcess(Process):
         return getattr(self.own, what)(*operators)
 
 
-def expanded(process: Process, approximation: HSGP | RandomFeatures, X: TensorLike) -> Any:
+def expanded(process: Process, approximation: HSGP | Frequencies, X: TensorLike) -> Any:
     """Replace the kernels of a process by basis functions.
 
     Parameters

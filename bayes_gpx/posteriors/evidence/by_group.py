@@ -112,21 +112,17 @@ class Arrow:
 
 
 class _State(NamedTuple):
-    """A posterior: bound; change of latent values; sites' tau and coefficients of each class.
-
-    `aim` and `slope` are, at every row and for each class, the best sites' precision and the slope
-    of the expected log likelihood, at the posterior; the rest as in `variational`.
-    """
+    """A posterior of each class, and quantities that follow from it; others as in `variational`."""
 
     bound: float
-    apart: float
-    tau: np.ndarray  # (C, n)
+    apart: float  # change of latent values
+    tau: np.ndarray  # (C, n), precisions of the sites
     v: np.ndarray  # (C, M)
     u: np.ndarray  # (C, G, K)
     arrows: list[Arrow]
     mean: np.ndarray  # (C, n)
-    aim: np.ndarray
-    slope: np.ndarray
+    aim: np.ndarray  # (C, n), the best sites' precisions, at this posterior
+    slope: np.ndarray  # (C, n), of the expected log likelihood
     damping: float = 1.0
     swing: np.ndarray | None = None
 
@@ -292,6 +288,7 @@ class BestByGroup(Op):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Begin anew."""
+        # Subclasses have no other arguments.
         self.__init__(**state)  # type: ignore[misc]
 
 

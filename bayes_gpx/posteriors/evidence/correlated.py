@@ -16,25 +16,37 @@ are independent; Bonilla, Chai and Williams, "Multi-task Gaussian process predic
 the prior covariance.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Apply
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.posteriors.evidence.laplace import inverse
 from bayes_gpx.posteriors.evidence.softmax import CoupledSites, FindsModeOfClasses, climb
+
+if TYPE_CHECKING:
+    from bayes_gpx.likelihoods.classification import Categorical
 
 
 class Kroneckers:
     """K as a matrix that multiplies values (n, C) from the left, without being formed."""
 
-    def __init__(self, K, shared):
+    def __init__(self, K: np.ndarray, shared: np.ndarray) -> None:
         self.K, self.shared = K, shared
 
-    def __matmul__(self, values):
+    def __matmul__(self, values: np.ndarray) -> np.ndarray:
         return sum(K @ values @ B for K, B in zip(self.K, self.shared, strict=True))
 
 
-def climb_together(local, K, rest, begun, concave):
+def climb_together(
+    local: Callable, K: np.ndarray, rest: Sequence[np.ndarray], begun: np.ndarray, concave: bool
+) -> tuple[bool, np.ndarray, np.ndarray]:
     """As `bayes_gpx.posteriors.evidence.softmax.climb`, of K (S, n, n) and `rest` (shared, y)."""
     shared, y = rest
     return climb(local, Kroneckers(K, shared), [y], begun, concave)
@@ -55,13 +67,13 @@ class CorrelatedMode(_OfCorrelated):
 
     outputs = (pt.dscalar, pt.dmatrix, pt.dmatrix)
 
-    def at_mode(self, K, rest, f, alpha):  # noqa: D102
+    def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:  # noqa: D102
         shared, y = rest
         logp, slope, p = self._search.local(f, y)
         root = np.linalg.cholesky(_information(K, shared, p))
         return logp - 0.5 * (alpha * f).sum() - np.log(np.diag(root)).sum(), slope, root
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         n, C = shapes[0][1], self.likelihood.classes
         return [(), (n, C), (n * C, n * C)]
 
@@ -77,7 +89,7 @@ class CorrelatedEvidence(_OfCorrelated):
 
     outputs = (pt.dscalar, pt.dtensor3, pt.dtensor3, pt.dmatrix, pt.dtensor3)
 
-    def at_mode(self, K, rest, f, alpha):  # noqa: D102
+    def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:  # noqa: D102
         shared, y = rest
         logp, slope, p = self._search.local(f, y)
         root = np.linalg.cholesky(_information(K, shared, p))
@@ -97,20 +109,20 @@ class CorrelatedEvidence(_OfCorrelated):
         evidence = logp - 0.5 * (alpha * f).sum() - logs
         return evidence, np.stack(in_K), np.stack(in_shared), slope, covariance
 
-    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         self.refuse_others(cotangents)
         slopes = [cotangents[0] * outputs[1], cotangents[0] * outputs[2]]
         return [*slopes, DisconnectedType()()]
 
-    def connection_pattern(self, node):  # noqa: D102
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
         return [[known] * len(node.outputs) for known in (True, True, False)]
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         n, C = shapes[0][1], self.likelihood.classes
         return [(), shapes[0], shapes[1], (n, C), (n, C, C)]
 
 
-def _information(K, shared, p):
+def _information(K: np.ndarray, shared: np.ndarray, p: np.ndarray) -> np.ndarray:
     """M = I + A' K A, (n C, n C).
 
     Between the cells (i, c) and (j, k) that is, but for I, the sum over s of
@@ -135,7 +147,7 @@ def _information(K, shared, p):
     return M
 
 
-def _seen(inverse_of_M, p):  # noqa: N803
+def _seen(inverse_of_M: np.ndarray, p: np.ndarray) -> np.ndarray:  # noqa: N803
     """C = A M^-1 A', (n, C, n, C), in the place of M^-1."""
     seen = inverse_of_M.reshape((*p.shape, *p.shape))
     own, both = np.sqrt(p), p[:, :, None, None]
@@ -146,7 +158,7 @@ def _seen(inverse_of_M, p):  # noqa: N803
     return seen
 
 
-def _covariances(K, shared, seen):
+def _covariances(K: np.ndarray, shared: np.ndarray, seen: np.ndarray) -> np.ndarray:
     """Posterior covariances of each row's latent values, (n, C, C): of K - K C K."""
     found = np.zeros((seen.shape[0], seen.shape[1], seen.shape[1]))
     for own, B in zip(K, shared, strict=True):
@@ -157,16 +169,20 @@ def _covariances(K, shared, seen):
     return 0.5 * (found + found.transpose(0, 2, 1))
 
 
-def _symmetric(matrix):
+def _symmetric(matrix: np.ndarray) -> np.ndarray:
     return 0.5 * (matrix + matrix.T)
 
 
-def correlated_laplace(likelihood, K, shared, y):
+def correlated_laplace(
+    likelihood: Categorical, K: Tensor, shared: Tensor, y: Tensor
+) -> CoupledSites:
     """Laplace's approximation for symbolic arguments, `CoupledSites`."""
-    logp, _, _, alpha, covariance = CorrelatedEvidence(likelihood)(K, shared, y)
+    found: Any = CorrelatedEvidence(likelihood)(K, shared, y)
+    logp, _, _, alpha, covariance = found
     return CoupledSites(logp, alpha, covariance)
 
 
-def correlated_mode(likelihood, K, shared, y):
+def correlated_mode(likelihood: Categorical, K: Tensor, shared: Tensor, y: Tensor) -> list[Tensor]:
     """Log evidence, alpha and root for symbolic arguments, see `CorrelatedMode`; no gradient."""
-    return CorrelatedMode(likelihood)(K, shared, y)
+    found: Any = CorrelatedMode(likelihood)(K, shared, y)
+    return found

@@ -11,8 +11,9 @@ Nickisch and Rasmussen, "Approximations for binary Gaussian process classificati
 Riihimaki and Vehtari, "Gaussian processes with monotonicity information" (2010).
 """
 
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
@@ -51,30 +52,18 @@ _FOUND: dict[tuple[ScalarLikelihood, str], list[np.ndarray]] = {}
 
 
 class AllSites(NamedTuple):
-    """Observations and constraints as normal observations.
+    """Observations and constraints as normal observations."""
 
-    Attributes
-    ----------
-    mean, variance : (n + k,)
-        Moments of the sites; first of the n observations.
-    center, spread : (n,)
-        Mean and variance of f at each observation given all others.
-    log_factor : scalar
-        Log factor of the sites' normal densities.
-    of_rows : (n,)
-        The observations' contributions to it.
-    """
-
-    mean: Tensor
-    variance: Tensor
-    center: Tensor
-    spread: Tensor
-    log_factor: Tensor
-    of_rows: Tensor
+    mean: Tensor  # (n + k,), of the sites; first of the n observations
+    variance: Tensor  # (n + k,)
+    center: Tensor  # (n,), mean of f at each observation given all others
+    spread: Tensor  # (n,), its variance
+    log_factor: Tensor  # of the sites' normal densities, a scalar
+    of_rows: Tensor  # (n,), the observations' contributions to it
 
 
 @cache
-def _given_y(likelihood):
+def _given_y(likelihood: ScalarLikelihood) -> ThreadedFunction:
     """Compile the mean and the variance of f given y, from those before."""
     y, mean, variance, exposure = pt.dvectors("y", "mean", "variance", "exposure")
     own = [pt.dscalar(name) for name in likelihood.hyperparameters]
@@ -83,7 +72,9 @@ def _given_y(likelihood):
     return ThreadedFunction([mean, variance, y, exposure, *own], list(moments))
 
 
-def propagate(given_y, m, S, n, low, high):
+def propagate(
+    given_y: Callable, m: np.ndarray, S: np.ndarray, n: int, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
     """Sites for values ~ N(m, S): n with likelihoods, and k others between bounds.
 
     `given_y` maps mean and variance of the first n values to their moments given their own
@@ -91,7 +82,8 @@ def propagate(given_y, m, S, n, low, high):
     moments of the first n values given all sites but their own; and the log factor of the bounds'
     sites. Raises LinAlgError if no sites are found.
     """
-    scale, of_bounds = np.sqrt(np.diag(S)[:n]), None
+    scale: np.ndarray = np.sqrt(np.diag(S)[:n])
+    of_bounds: Any = None
     tau, nu = np.zeros(n), np.zeros(n)
     share, before = 1.0, np.inf
     for _ in range(SWEEPS):
@@ -125,7 +117,9 @@ def propagate(given_y, m, S, n, low, high):
     return mean, variance, center, spread, log_factor
 
 
-def _given_rows(m, S, tau, nu):
+def _given_rows(
+    m: np.ndarray, S: np.ndarray, tau: np.ndarray, nu: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean (n + k,), variances (n,) and covariances with the last k (n + k, k) of all values.
 
     The distribution is N(m, S) times sites of the first n of precision tau and mean nu / tau.
@@ -151,14 +145,14 @@ class PropagatedSites(Op):
 
     __props__ = ("likelihood",)
 
-    def __init__(self, likelihood):
+    def __init__(self, likelihood: ScalarLikelihood) -> None:
         self.likelihood = likelihood
 
-    def make_node(self, *inputs):  # noqa: D102
-        inputs = [pt.as_tensor_variable(v) for v in inputs]
-        return Apply(self, inputs, [*(pt.dvector() for _ in range(4)), pt.dscalar()])
+    def make_node(self, *inputs: Any) -> Apply:  # noqa: D102
+        known = [pt.as_tensor_variable(v) for v in inputs]
+        return Apply(self, known, [*(pt.dvector() for _ in range(4)), pt.dscalar()])
 
-    def perform(self, node, inputs, output_storage):  # noqa: D102
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         inputs = [np.asarray(v, "float64") for v in inputs]
         which = self.likelihood, digest(*inputs)
         found = _FOUND.get(which)  # which another thread may clear
@@ -170,12 +164,20 @@ class PropagatedSites(Op):
         for storage, value in zip(output_storage, found, strict=True):
             storage[0] = value.copy()
 
-    def _found(self, C, y, exposure, low, high, *own):
+    def _found(
+        self,
+        C: np.ndarray,
+        y: np.ndarray,
+        exposure: np.ndarray,
+        low: np.ndarray,
+        high: np.ndarray,
+        *own: np.ndarray,
+    ) -> tuple:
         n, unknown = len(y), low != high
         mean, variance = np.append(np.zeros(n), low), np.zeros(len(C))
         free = np.append(np.ones(n, bool), unknown)
 
-        def given_y(mean, variance):
+        def given_y(mean: np.ndarray, variance: np.ndarray) -> list[np.ndarray]:
             return _given_y(self.likelihood)(mean, variance, y, exposure, *own)
 
         try:
@@ -188,13 +190,13 @@ class PropagatedSites(Op):
             return mean, np.full(len(C), np.nan), np.zeros(n), np.ones(n), -np.inf
         return mean, variance, *rest
 
-    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         return [DisconnectedType()() for _ in inputs]
 
-    def connection_pattern(self, node):  # noqa: D102
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
         return [[False] * len(node.outputs) for _ in node.inputs]
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [(shapes[0][0],)] * 2 + [shapes[1]] * 2 + [()]
 
 
@@ -213,8 +215,8 @@ def all_sites(
     `PropagatedSites` for arguments and for the meaning of this derivative.
     """
     own = [theta[name] for name in likelihood.hyperparameters]
-    node = PropagatedSites(likelihood).make_node(C, y, exposure, low, high, *own)
-    mean, variance, center, spread, log_factor = node.outputs
+    found: Any = PropagatedSites(likelihood).make_node(C, y, exposure, low, high, *own).outputs
+    mean, variance, center, spread, log_factor = found
     n = y.shape[0]
     density = likelihood.log_predictive(y, center, spread, theta, exposure)
     of_rows = density - log_normal(mean[:n], center, spread + variance[:n])

@@ -1,6 +1,7 @@
 """Groups of normal observations given all others, and observations given those before them."""
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
@@ -13,23 +14,14 @@ from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
 
 
 class Precision(NamedTuple):
-    """An inverse covariance of n observations: diag(own) + sign H'H.
+    """An inverse covariance of n observations: diag(own) + sign H'H."""
 
-    Attributes
-    ----------
-    own : tensor (n,)
-    H : tensor (k, n)
-    sign : int
-    of_group : tensor (n, K) or None
-        Further rows of H, K for each code: a column has them at its own code, and else zeros.
-    codes : tensor (n,) or None
-    """
-
-    own: Tensor
-    H: Tensor
+    own: Tensor  # (n,)
+    H: Tensor  # (k, n)
     sign: int
+    # (n, K), further rows of H, K for each code: a column has them at its own code, else zeros.
     of_group: Tensor | None = None
-    codes: Tensor | None = None
+    codes: Tensor | None = None  # (n,)
 
     @staticmethod
     def of(C: Tensor) -> "Precision":  # noqa: N803
@@ -47,19 +39,21 @@ class GroupsLeftOut(Op):
 
     __props__ = ("sign",)
 
-    def __init__(self, sign):
+    def __init__(self, sign: int) -> None:
         self.sign = sign
 
-    def make_node(self, *inputs):  # noqa: D102
-        inputs = [pt.as_tensor_variable(v) for v in inputs]
-        return Apply(self, inputs, [pt.dvector() for _ in range(3)])
+    def make_node(self, *inputs: Any) -> Apply:  # noqa: D102
+        known = [pt.as_tensor_variable(v) for v in inputs]
+        return Apply(self, known, [pt.dvector() for _ in range(3)])
 
-    def perform(self, node, inputs, output_storage):  # noqa: D102
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         own, H, alpha, extra, groups, *more = inputs
         found = np.full((3, len(alpha)), np.nan)
         order = np.argsort(groups, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-            of_rows = H[:, rows] if not more else np.vstack([H[:, rows], _apart(*more, rows)])
+            of_rows = H[:, rows]
+            if more:
+                of_rows = np.vstack([of_rows, _apart(more[0], more[1], rows)])
             low_rank = self.sign < 0 and len(of_rows) < len(rows)
             left_out = _left_out_by_coefficients if low_rank else _left_out
             try:
@@ -71,11 +65,11 @@ class GroupsLeftOut(Op):
         for storage, values in zip(output_storage, found, strict=True):
             storage[0] = values
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [shapes[2]] * 3
 
 
-def _apart(of_group, codes, rows):
+def _apart(of_group: np.ndarray, codes: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """The rows of H (k, rows) that belong to the codes of some observations."""
     known, places = np.unique(codes[rows], return_inverse=True)
     found = np.zeros((len(known), of_group.shape[1], len(rows)))
@@ -83,7 +77,9 @@ def _apart(of_group, codes, rows):
     return found.reshape((-1, len(rows)))
 
 
-def _left_out(sign, own, H, alpha, extra):
+def _left_out(
+    sign: int, own: np.ndarray, H: np.ndarray, alpha: np.ndarray, extra: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
     """Shift, variance and joint log density of one group, from the block of its rows."""
     P = sign * (H.T @ H) + np.diag(own)
     cov = cho_solve((np.linalg.cholesky(P), True), np.eye(len(own)))
@@ -95,7 +91,9 @@ def _left_out(sign, own, H, alpha, extra):
     return shift, np.diag(cov), joint
 
 
-def _left_out_by_coefficients(sign, own, H, alpha, extra):
+def _left_out_by_coefficients(
+    sign: int, own: np.ndarray, H: np.ndarray, alpha: np.ndarray, extra: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
     """The same where the sign is -1, in time that grows with the rows, not with their cube.
 
     P^-1 = diag(1 / own) + W'W, with W from what H leaves when the group's rows are taken out.
@@ -127,7 +125,8 @@ def groups_left_out(
     extra = pt.zeros_like(alpha) if extra is None else extra
     own, H, sign, *more = precision
     more = [v for v in more if v is not None]
-    return GroupsLeftOut(sign).make_node(own, H, alpha, extra, groups, *more).outputs
+    found: Any = GroupsLeftOut(sign).make_node(own, H, alpha, extra, groups, *more).outputs
+    return found
 
 
 def sum_of_group(values: Tensor, groups: Tensor) -> Tensor:

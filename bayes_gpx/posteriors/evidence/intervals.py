@@ -8,7 +8,9 @@ Cunningham, Hennig and Lacoste-Julien, "Gaussian probabilities and expectation p
 Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), section 3.6.
 """
 
+from collections.abc import Sequence
 from math import exp, isfinite, log, pi
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -47,7 +49,7 @@ LOG_ROOT = 0.5 * log(2.0 * pi)
 """Log of the root in the normal density."""
 
 
-def truncated_moments(low, high):
+def truncated_moments(low: float, high: float) -> tuple[float, float, float]:
     """Log probability of an interval under a standard normal, and mean and variance inside it."""
     if low > 0.0:  # where differences of distribution functions lose digits: mirror it
         logp, mean, variance = truncated_moments(-high, -low)
@@ -67,7 +69,7 @@ def truncated_moments(low, high):
     return logp, mean, inside - mean**2
 
 
-def _of_tail(t):
+def _of_tail(t: float) -> tuple[float, float]:
     """Mean and variance of a standard normal below -t, by Laplace's continued fraction.
 
     Its levels are y_k = k / (t + y_{k+1}); the mean is -(t + y_1).
@@ -80,7 +82,9 @@ def _of_tail(t):
     return -(t + first), (second - first) / (t + second)
 
 
-def sites_of(m, S, low, high, begun=None):
+def sites_of(
+    m: np.ndarray, S: np.ndarray, low: np.ndarray, high: np.ndarray, begun: Sequence | None = None
+) -> tuple[np.ndarray, np.ndarray, float]:
     """Normal sites for g ~ N(m, S) between bounds, (k,) each.
 
     The search begins at the sites with the moments `begun`, if any. Returns mean and variance (k,),
@@ -131,7 +135,9 @@ def sites_of(m, S, low, high, begun=None):
     return site, variance, (logs - densities).sum()
 
 
-def times_sites(m, S, tau, nu):
+def times_sites(
+    m: np.ndarray, S: np.ndarray, tau: np.ndarray, nu: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of N(m, S) times sites of precision tau and mean nu / tau, (k,)."""
     root = np.sqrt(tau)
     B = np.eye(len(m)) + root[:, None] * S * root
@@ -151,25 +157,27 @@ class IntervalSites(Op):
 
     __props__ = ()
 
-    def make_node(self, C, y, low, high):  # noqa: D102
+    def make_node(self, C: Any, y: Any, low: Any, high: Any) -> Apply:  # noqa: D102
         inputs = [pt.as_tensor_variable(v) for v in (C, y, low, high)]
         return Apply(self, inputs, [pt.dvector(), pt.dvector(), pt.dscalar()])
 
-    def perform(self, node, inputs, output_storage):  # noqa: D102
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         for storage, value in zip(output_storage, interval_sites(*inputs), strict=True):
             storage[0] = np.asarray(value)
 
-    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         return [DisconnectedType()() for _ in inputs]
 
-    def connection_pattern(self, node):  # noqa: D102
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
         return [[False] * 3 for _ in node.inputs]
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [shapes[2], shapes[2], ()]
 
 
-def interval_sites(C, y, low, high):
+def interval_sites(
+    C: np.ndarray, y: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
     """See `IntervalSites`."""
     mean, variance = np.array(low), np.zeros(len(low))
     unknown = low != high
@@ -179,14 +187,16 @@ def interval_sites(C, y, low, high):
     try:
         m, S = given_known(C, seen, np.concatenate([y, low[~unknown]]))
         with np.errstate(all="ignore"):
-            found = sites_of(m, S, low[unknown], high[unknown])
+            found: tuple[Any, Any, float] = sites_of(m, S, low[unknown], high[unknown])
     except (LinAlgError, ValueError):  # not positive definite, or not finite
         found = np.nan, np.nan, -np.inf
     mean[unknown], variance[unknown], log_factor = found
     return mean, variance, log_factor
 
 
-def given_known(C, seen, values):
+def given_known(
+    C: np.ndarray, seen: np.ndarray, values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Mean and covariance of components of N(0, C) given the others, which are `seen`."""
     root = cholesky(C[np.ix_(seen, seen)], lower=True)
     white = solve_triangular(root, C[np.ix_(seen, ~seen)], lower=True)

@@ -12,8 +12,10 @@ with heteroscedastic Student-t model" (2019), for Fisher's information in place 
 that may be negative.
 """
 
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor
@@ -23,6 +25,8 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from pytensor.graph.replace import clone_replace
 
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.likelihoods.base import Exposure, Likelihood, ScalarLikelihood, Theta
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.lapack import LOWER, PLAIN, invert, potrf, potrs, trtrs
 from bayes_gpx.numerics.threads import Copies
@@ -61,24 +65,24 @@ class Search:
     `climb` below.
     """
 
-    def __init__(self, likelihood, graph, climb):
+    def __init__(self, likelihood: Likelihood, graph: Callable, climb: Callable) -> None:
         self.likelihood, self._graph, self._climb = likelihood, graph, climb
 
     @cached_property
-    def _own(self):
+    def _own(self) -> Copies:
         return Copies(lambda: [self._compiled])
 
     @property
-    def local(self):
+    def local(self) -> Callable:
         """What `local_graph` computes, for the running thread."""
         return self._own.functions[0]
 
     @cached_property
-    def _compiled(self):
-        options = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
+    def _compiled(self) -> Any:
+        options: dict[str, Any] = {"mode": MODE, "on_unused_input": "ignore", "trust_input": True}
         return pytensor.function(*self._graph(self.likelihood), **options)
 
-    def mode(self, K, rest):
+    def mode(self, K: np.ndarray, rest: Sequence[np.ndarray]) -> list[np.ndarray] | None:
         """Mode f of the posterior, with alpha = K^-1 f; None where none is found.
 
         K (n, n), or a stack of such, and `rest` as `climb` takes it. Both are (n,), or (n, C) for
@@ -103,7 +107,7 @@ class Search:
         return [part.copy() for part in mode]
 
 
-def local_graph(likelihood):
+def local_graph(likelihood: ScalarLikelihood) -> tuple[list[Tensor], list[Tensor]]:
     """Inputs f, y, exposure and hyperparameters, and outputs of what `climb` and `at_mode` ask.
 
     The log density of all observations; slopes, information and third derivatives in f, and what
@@ -121,7 +125,9 @@ def local_graph(likelihood):
     return [f, y, exposure, *hyperparameters], [logp.sum(), slope, -curvature, third, steps]
 
 
-def climb(local, K, rest, begun, concave):
+def climb(
+    local: Callable, K: np.ndarray, rest: Sequence[np.ndarray], begun: np.ndarray, concave: bool
+) -> tuple[bool, np.ndarray, np.ndarray]:
     """Search for the mode of p(f | y) by damped Newton steps; numba can compile this function.
 
     It duplicates `newton.ascend`, because numba takes minutes if steps are passed as functions.
@@ -171,7 +177,9 @@ def climb(local, K, rest, begun, concave):
     return missed <= LARGEST_MISS * (1.0 + np.abs(f).max()), f, alpha
 
 
-def at_mode(local, K, rest, f, alpha):
+def at_mode(
+    local: Callable, K: np.ndarray, rest: Sequence[np.ndarray], f: np.ndarray, alpha: np.ndarray
+) -> tuple[np.ndarray, ...]:
     """What `LaplaceEvidence` returns, at the mode f (n,), with alpha = K^-1 f (n,), K (n, n)."""
     n = len(K)
     logp, slope, W, third, _ = local(f, *rest)
@@ -199,7 +207,7 @@ def at_mode(local, K, rest, f, alpha):
     return np.asarray(evidence), R, f, slope, W, variance, K @ moved, left
 
 
-def nothing(n):
+def nothing(n: int) -> tuple[np.ndarray, ...]:
     """What `LaplaceEvidence` returns where there is no mode."""
     empty = np.zeros(n)
     return np.asarray(-np.inf), np.zeros((n, n)), empty, empty, empty, empty, empty, empty
@@ -213,23 +221,28 @@ class FindsMode(Op):
 
     __props__ = ("likelihood",)
     outputs: tuple
-    graph, climb = staticmethod(local_graph), staticmethod(climb)
+    graph: Callable = staticmethod(local_graph)
+    climb: Callable = staticmethod(climb)
 
-    def __init__(self, likelihood):
+    def __init__(self, likelihood: Any) -> None:
         self.likelihood = likelihood
         self._search = Search(likelihood, self.graph, self.climb)
 
-    def make_node(self, K, *rest):  # noqa: D102
+    def make_node(self, K: Any, *rest: Any) -> Apply:  # noqa: D102
         inputs = [pt.as_tensor_variable(v) for v in (K, *rest)]
         return Apply(self, inputs, [kind() for kind in self.outputs])
 
-    def perform(self, node, inputs, output_storage):  # noqa: D102
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         K, *rest = inputs
         K, rest = np.ascontiguousarray(K), [np.asarray(v, "float64") for v in rest]
         for storage, value in zip(output_storage, self.found(K, rest), strict=True):
             storage[0] = np.asarray(value)
 
-    def refuse_others(self, cotangents):
+    @abstractmethod
+    def found(self, K: np.ndarray, rest: Sequence[np.ndarray]) -> Sequence:
+        """Outputs in numbers."""
+
+    def refuse_others(self, cotangents: Sequence) -> None:
         """Raise where a gradient of anything but the first output is asked for."""
         if any(not isinstance(c.type, DisconnectedType) for c in cotangents[1:]):
             raise NotImplementedError(
@@ -237,13 +250,14 @@ class FindsMode(Op):
                 "or the posterior. Explain after fitting, or draw latent values in the model."
             )
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         """Pickle without the objects of threads."""
         return {"likelihood": self.likelihood}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         """Begin anew."""
-        self.__init__(**state)
+        # Subclasses have no other arguments.
+        self.__init__(**state)  # type: ignore[misc]
 
 
 class LaplaceMode(FindsMode):
@@ -251,14 +265,14 @@ class LaplaceMode(FindsMode):
 
     outputs = (pt.dvector, pt.dvector)
 
-    def found(self, K, rest):  # noqa: D102
+    def found(self, K: np.ndarray, rest: Sequence[np.ndarray]) -> Sequence[np.ndarray]:  # noqa: D102
         mode = self._search.mode(K, rest)
         if mode is None:
-            return np.full((2, len(K)), np.nan)
+            return [*np.full((2, len(K)), np.nan)]
         _, slope, W, *_ = self._search.local(mode[0], *rest)
         return slope, np.maximum(W, FLAT)
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [shapes[1]] * 2
 
 
@@ -275,14 +289,14 @@ class LaplaceEvidence(FindsMode):
 
     outputs = (pt.dscalar, pt.dmatrix, *[pt.dvector] * 6)
 
-    def found(self, K, rest):  # noqa: D102
+    def found(self, K: np.ndarray, rest: Sequence[np.ndarray]) -> Sequence[np.ndarray]:  # noqa: D102
         mode = self._search.mode(K, rest)
         if mode is None:
             return nothing(len(K))
         with np.errstate(all="ignore"):
             return at_mode(self._search.local, K, rest, *mode)
 
-    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         self.refuse_others(cotangents)
         weight, (_, y, exposure, *hyperparameters) = cotangents[0], inputs
         unknown = [DisconnectedType()() for _ in (y, exposure)]
@@ -297,19 +311,20 @@ class LaplaceEvidence(FindsMode):
         local = (
             self.likelihood.logp(f, y, theta, exposure) + pull * slope + 0.5 * variance * curvature
         )
-        slopes = pt.grad(local.sum(), own, consider_constant=[f, variance, pull])
-        slopes = clone_replace(slopes, dict(zip(own, hyperparameters, strict=True)))
+        slopes: Any = pt.grad(local.sum(), own, consider_constant=[f, variance, pull])
+        given: Any = dict(zip(own, hyperparameters, strict=True))
+        slopes = clone_replace(slopes, given)
         return [weight * outputs[1], *unknown, *(weight * s for s in slopes)]
 
-    def connection_pattern(self, node):  # noqa: D102
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
         connected = [True, False, False, *[True] * (len(node.inputs) - 3)]
         return [[own] * len(node.outputs) for own in connected]
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [(), shapes[0], *[shapes[1]] * 6]
 
 
-def factor(K, root_W):
+def factor(K: np.ndarray, root_W: np.ndarray) -> tuple[bool, np.ndarray]:
     """Upper triangular U with U'U = I + W^1/2 K W^1/2, after whether there is one."""
     n = len(K)
     upper = K * root_W
@@ -321,7 +336,7 @@ def factor(K, root_W):
     return info[0] == 0 and np.isfinite(upper[-1, -1]), upper
 
 
-def solve(upper, b):
+def solve(upper: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(U'U)^-1 b; b is overwritten."""
     order, one, info = np.array([len(b)], np.int32), np.ones(1, np.int32), np.zeros(1, np.int32)
     k = order.ctypes
@@ -329,7 +344,7 @@ def solve(upper, b):
     return b
 
 
-def half(upper, rows):
+def half(upper: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """U'^-1 b for each of the rows b, which are overwritten."""
     order, count = np.array([len(upper)], np.int32), np.array([len(rows)], np.int32)
     info, k, plain = np.zeros(1, np.int32), order.ctypes, PLAIN.ctypes
@@ -338,13 +353,13 @@ def half(upper, rows):
     return rows
 
 
-def inverse(upper):
+def inverse(upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(U'U)^-1, and a copy of its diagonal; U is overwritten."""
     invert(upper)
     return symmetric(upper), np.diag(upper).copy()
 
 
-def symmetric(upper):
+def symmetric(upper: np.ndarray) -> np.ndarray:
     """The symmetric matrix with this upper triangle."""
     whole = np.triu(upper)
     whole += np.triu(upper, 1).T
@@ -352,34 +367,42 @@ def symmetric(upper):
 
 
 class Sites(NamedTuple):
-    """What Laplace's approximation finds: log evidence, and vectors at the mode f."""
+    """What Laplace's approximation finds: log evidence, and vectors (n,) at the mode f."""
 
-    logp: pt.TensorVariable
-    f: pt.TensorVariable
-    alpha: pt.TensorVariable
-    W: pt.TensorVariable
-    variance: pt.TensorVariable
-    left: pt.TensorVariable
+    logp: Tensor
+    f: Tensor
+    alpha: Tensor
+    W: Tensor
+    variance: Tensor
+    left: Tensor
 
 
-def laplace_sites(likelihood, K, y, theta, exposure):
+def laplace_sites(
+    likelihood: ScalarLikelihood, K: Tensor, y: Tensor, theta: Theta, exposure: Exposure
+) -> Sites:
     """Laplace's approximation for symbolic arguments, as `Sites`.
 
     `theta` contains the likelihood's hyperparameters, and perhaps others. Only the log marginal
     likelihood is differentiable.
     """
     own = [theta[name] for name in likelihood.hyperparameters]
-    logp, _, f, alpha, W, variance, _, left = LaplaceEvidence(likelihood)(K, y, exposure, *own)
+    found: Any = LaplaceEvidence(likelihood)(K, y, exposure, *own)
+    logp, _, f, alpha, W, variance, _, left = found
     return Sites(logp, f, alpha, W, variance, left)
 
 
-def laplace_mode(likelihood, K, y, theta, exposure):
+def laplace_mode(
+    likelihood: ScalarLikelihood, K: Tensor, y: Tensor, theta: Theta, exposure: Exposure
+) -> list[Tensor]:
     """Alpha and W (n,) at the mode; no gradient."""
     own = [theta[name] for name in likelihood.hyperparameters]
-    return LaplaceMode(likelihood)(K, y, exposure, *own)
+    found: Any = LaplaceMode(likelihood)(K, y, exposure, *own)
+    return found
 
 
-def laplace_evidence(likelihood, K, y, theta, exposure):
+def laplace_evidence(
+    likelihood: ScalarLikelihood, K: Tensor, y: Tensor, theta: Theta, exposure: Exposure
+) -> tuple[Tensor, Tensor, Tensor]:
     """Log evidence, a scalar graph, with alpha and W (n,) at the mode; see `laplace_sites`."""
     found = laplace_sites(likelihood, K, y, theta, exposure)
     return found.logp, found.alpha, found.W

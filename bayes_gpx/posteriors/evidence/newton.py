@@ -1,10 +1,21 @@
 """Damped Newton steps to the maximum of a log density of several classes, or of a bound."""
 
+from collections.abc import Callable
+from typing import Any
+
 SLACK = 1e-12
 """How far a step may go down, as a share of the height: as far as round-off does."""
 
 
-def ascend(state, direction, step, given, steps, halvings, tolerance):
+def ascend[State: tuple](
+    state: State,
+    direction: Callable[[State, Any], tuple[bool, Any]],
+    step: Callable[[State, Any, float, Any], tuple[bool, Any]],
+    given: Any,
+    steps: int,
+    halvings: int,
+    tolerance: float,
+) -> tuple[bool, State]:
     """Ascend from a state by steps that are halved until they do not go down.
 
     A state begins with its height and its relative distance from the previous state. `direction`

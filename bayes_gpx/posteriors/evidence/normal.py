@@ -5,7 +5,7 @@ pullback needs `K^-1` once (n³/3 flops beyond the Cholesky factor) where
 differentiating through the factor would cost a product and two triangular solves (3 n³).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics import lapack
 from bayes_gpx.numerics.upper_blocks import UpperOp
 
@@ -21,7 +22,7 @@ ROWS = 512
 """Rows in a block of a low-rank density, which fits into the processor's cache."""
 
 
-def _address(array):
+def _address(array: np.ndarray) -> int:
     return array.ctypes.data
 
 
@@ -32,7 +33,7 @@ class _Factored:
     that is no longer needed.
     """
 
-    def __init__(self, C, y, over=None):
+    def __init__(self, C: np.ndarray, y: np.ndarray, over: np.ndarray | None = None) -> None:
         n = y.shape[0]
         # C's upper triangle is Fortran's lower one; the other stays zero throughout.
         self.factor = np.zeros((n, n)) if over is None or over.shape != (n, n) else over
@@ -49,26 +50,28 @@ class _Factored:
         lapack.potrs(_address(lapack.LOWER), k, _address(one), root, k, alpha, k, i)
         self.logp = -0.5 * (y @ self.alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
 
-    def invert(self):
+    def invert(self) -> None:
         """Replace the factor's triangle by the triangle of C^-1."""
         lapack.invert(self.factor)
 
-    def invert_factor(self):
+    def invert_factor(self) -> None:
         """Replace the factor's triangle by its inverse, transposed."""
         self._call(lapack.trtri, _address(lapack.PLAIN))
 
-    def add_square(self):
+    def add_square(self) -> None:
         """Add alpha alpha' to the factor's triangle."""
         k, one, unit = _address(self._order), np.array(1, np.int32), np.array(1.0)
         alpha, root = _address(self.alpha), _address(self.factor)
         lapack.syr(_address(lapack.LOWER), k, _address(unit), alpha, _address(one), root, k)
 
-    def _call(self, routine, *more):
+    def _call(self, routine: Callable, *more: int) -> None:
         k, i = _address(self._order), _address(self._info)
         routine(_address(lapack.LOWER), *more, k, _address(self.factor), k, i)
 
 
-def normal_logp_and_slopes(C, y, over=None):
+def normal_logp_and_slopes(
+    C: np.ndarray, y: np.ndarray, over: np.ndarray | None = None
+) -> tuple[float, np.ndarray, np.ndarray]:
     """Return log N(y | 0, C) with its derivatives in C's upper triangle (n, n) and -y (n,).
 
     A matrix that is not positive definite has log density -inf and zero slopes. The derivatives may
@@ -118,21 +121,18 @@ def terms_left_out(slope: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     """Log density of each y_i given the others, (n,), from the results of `NormalEvidence`.
 
     `slope` (n,) are derivatives of log N(y | 0, C) in C's diagonal, half of ``alpha_i^2 -
-    (C^-1)_ii``, with alpha = C^-1 y. NaN if (C^-1)_ii is lost in round-off.
-
-    References
-    ----------
-    Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), equations 5.10
-    to 5.12.
+    (C^-1)_ii``, with alpha = C^-1 y. NaN if (C^-1)_ii is lost in round-off. Rasmussen and Williams,
+    "Gaussian Processes for Machine Learning" (2006), equations 5.10 to 5.12.
     """
     precision = alpha**2 - 2.0 * slope
     precision[precision <= 0.0] = np.nan
     return 0.5 * (np.log(precision / (2.0 * np.pi)) - alpha**2 / precision)
 
 
-def normal_logp(y, C):
+def normal_logp(y: Tensor, C: Tensor) -> Tensor:
     """Log density of y (n,) under N(0, C), a scalar graph with an analytic pullback."""
-    return NormalEvidence()(C, y)[0]
+    found: Any = NormalEvidence()(C, y)
+    return found[0]
 
 
 class NormalLeftOut(Op):
@@ -144,11 +144,11 @@ class NormalLeftOut(Op):
 
     __props__ = ()
 
-    def make_node(self, C, y):  # noqa: D102
+    def make_node(self, C: Any, y: Any) -> Apply:  # noqa: D102
         C, y = pt.as_tensor_variable(C), pt.as_tensor_variable(y)
         return Apply(self, [C, y], [pt.dscalar(), pt.dvector(), pt.dvector()])
 
-    def perform(self, node, inputs, output_storage):  # noqa: D102
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         found = _Factored(*inputs)
         precision = np.zeros_like(found.alpha)
         if found.logp == -np.inf:
@@ -161,14 +161,15 @@ class NormalLeftOut(Op):
         ):
             storage[0] = np.asarray(value)
 
-    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         weights = (
             pt.zeros_like(own) if isinstance(one.type, DisconnectedType) else one
             for own, one in zip(outputs, cotangents, strict=True)
         )
-        return NormalLeftOutSlopes()(*inputs, *weights)
+        slopes: Any = NormalLeftOutSlopes()(*inputs, *weights)
+        return slopes
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [(), shapes[1], shapes[1]]
 
 
@@ -181,11 +182,11 @@ class NormalLeftOutSlopes(Op):
 
     __props__ = ()
 
-    def make_node(self, C, y, w, a, q):  # noqa: D102
+    def make_node(self, C: Any, y: Any, w: Any, a: Any, q: Any) -> Apply:  # noqa: D102
         inputs = [pt.as_tensor_variable(v) for v in (C, y, w, a, q)]
         return Apply(self, inputs, [pt.dmatrix(), pt.dvector()])
 
-    def perform(self, node, inputs, output_storage):  # noqa: D102
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         C, y, w, a, q = inputs
         found = _Factored(C, y)
         if found.logp == -np.inf:
@@ -201,26 +202,24 @@ class NormalLeftOutSlopes(Op):
             in_C -= 0.5 * w * np.multiply.outer(found.alpha, found.alpha)
         output_storage[0][0], output_storage[1][0] = in_C, in_y
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [*shapes[:2]]
 
 
-def leave_one_out(y, C):
+def leave_one_out(y: Tensor, C: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Log density of y under N(0, C), and mean and variance of each y_i given the others.
 
     Mean and variance (n,) are ``y_i - alpha_i / (C^-1)_ii`` and ``1 / (C^-1)_ii``. The log density
-    is -inf if C is not positive definite.
-
-    References
-    ----------
-    Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), equations 5.10
-    to 5.12.
+    is -inf if C is not positive definite. See `terms_left_out` for a reference.
     """
-    logp, alpha, precision = NormalLeftOut()(C, y)
+    found: Any = NormalLeftOut()(C, y)
+    logp, alpha, precision = found
     return logp, y - alpha / precision, 1.0 / precision
 
 
-def low_rank_logp_and_slopes(F, D, y):
+def low_rank_logp_and_slopes(
+    F: np.ndarray, D: np.ndarray, y: np.ndarray
+) -> tuple[float, np.ndarray, np.ndarray, np.ndarray]:
     """Return log N(y | 0, F F' + diag(D)) with its derivatives in F (n, M), D and -y (n,).
 
     If D is so small relative to F F' that round-off leaves no factor, the log density is -inf and
@@ -264,29 +263,31 @@ class LowRankEvidence(Op):
 
     __props__ = ()
 
-    def make_node(self, F, D, y):  # noqa: D102
+    def make_node(self, F: Any, D: Any, y: Any) -> Apply:  # noqa: D102
         F, D, y = (pt.as_tensor_variable(v) for v in (F, D, y))
         return Apply(self, [F, D, y], [pt.dscalar(), pt.dmatrix(), pt.dvector(), pt.dvector()])
 
-    def perform(self, node, inputs, output_storage):  # noqa: D102
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         for storage, value in zip(output_storage, low_rank_logp_and_slopes(*inputs), strict=True):
             storage[0] = np.asarray(value)
 
-    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         weight = cotangents[0]
         return [weight * outputs[1], weight * outputs[2], -weight * outputs[3]]
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [(), *shapes]
 
 
-def low_rank_logp(y, F, D):
+def low_rank_logp(y: Tensor, F: Tensor, D: Tensor) -> Tensor:
     """Log density of y (n,) under N(0, F F' + diag(D)), a scalar graph."""
-    return LowRankEvidence()(F, D, y)[0]
+    found: Any = LowRankEvidence()(F, D, y)
+    return found[0]
 
 
-def low_rank_leave_one_out(y, F, D):
+def low_rank_leave_one_out(y: Tensor, F: Tensor, D: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """As `leave_one_out`, under N(0, F F' + diag(D))."""
-    logp, _, slope, alpha = LowRankEvidence()(F, D, y)
+    found: Any = LowRankEvidence()(F, D, y)
+    logp, _, slope, alpha = found
     precision = alpha**2 - 2.0 * slope
     return logp, y - alpha / precision, 1.0 / precision

@@ -4,18 +4,23 @@ Importing this file registers the forms with PyTensor. It takes over a second, s
 import it, and models that a user samples by PyMC.
 """
 
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Any, cast
 
 import llvmlite.binding
 import numba
 import numpy as np
 import pytensor
 from numba.extending import overload, register_jitable
-from numba.types import ExternalFunction, void, voidptr
+
+# Numba fills this module as it runs; mypy sees an empty one.
+from numba.types import ExternalFunction, void, voidptr  # type: ignore[attr-defined]
 from pytensor.compile.mode import NUMBA, Mode
 from pytensor.configdefaults import config
-from pytensor.graph.basic import Constant
+from pytensor.graph.basic import Apply, Constant
+from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.rewriting.basic import dfs_rewriter, node_rewriter
 from pytensor.link.numba.cache import CACHED_SRC_FUNCTIONS
 from pytensor.link.numba.dispatch.basic import (
@@ -27,6 +32,7 @@ from pytensor.link.numba.dispatch.basic import (
 from pytensor.link.numba.linker import NumbaLinker
 from pytensor.tensor.math import Dot
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.kernels import distance
 from bayes_gpx.kernels.distance import CLOSE, LEAST, ScaleSlopes, SquaredDistances
 from bayes_gpx.numerics import lapack
@@ -52,28 +58,31 @@ from bayes_gpx.posteriors.evidence.normal import (
 )
 from bayes_gpx.posteriors.evidence.sums import SumsEvidence, sums_logp_and_slopes
 
+type Form = tuple[Callable, str | None]
+"""Machine code of an operation, and under which it is kept; None where it is not."""
+
 _potrf, _potrs, _invert = lapack.potrf, lapack.potrs, lapack.invert
 
 _ROOMS = distance, normal, lapack, laplace, sums
-_SOURCES = [Path(room.__file__) for room in _ROOMS] + [Path(__file__)]
+_SOURCES = [Path(cast(str, room.__file__)) for room in _ROOMS] + [Path(__file__)]
 _EDITION = sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
 """Digest of the sources that machine code is made from."""
 
 
-def _key(*parts):
+def _key(*parts: Any) -> str:
     """Under which machine code is kept on disk, until a source that it is made from changes."""
     return sha256(str((*parts, _EDITION)).encode()).hexdigest()
 
 
-def _linked(routine, name, number):
+def _linked(routine: Callable, name: str, number: int) -> None:
     """Teach numba a LAPACK routine by name: unlike its address, that holds in other processes."""
     symbol = f"bayes_gpx_{name}"
     llvmlite.binding.add_symbol(symbol, lapack.address(name))
     external = ExternalFunction(symbol, void(*[voidptr] * number))
 
     @overload(routine)
-    def _call(*arguments):
-        def call(*arguments):
+    def _call(*arguments: Any) -> Callable:
+        def call(*arguments: Any) -> None:
             external(*arguments)
 
         return call
@@ -84,11 +93,11 @@ for _name, _number in lapack.ARGUMENTS.items():
 
 
 @register_funcify_and_cache_key(NormalEvidence)
-def _normal_evidence(op, node, **kwargs):
+def _normal_evidence(op: Any, node: Apply, **kwargs: Any) -> Form:
     """For C (n, n) and y (n,): the log density, its derivative in C, and C^-1 y."""
 
     @numba_njit
-    def normal_evidence(C, y):
+    def normal_evidence(C: np.ndarray, y: np.ndarray) -> Any:
         n = y.shape[0]
         factor, alpha = C.copy(), y.copy()
         uplo = np.array([ord("L")], np.uint8)
@@ -114,8 +123,8 @@ def _normal_evidence(op, node, **kwargs):
 
 
 @overload(symmetric)
-def _symmetric(upper):
-    def fill(upper):
+def _symmetric(upper: np.ndarray) -> Any:
+    def fill(upper: np.ndarray) -> np.ndarray:
         for i in range(len(upper)):
             for j in range(i):
                 upper[i, j] = upper[j, i]
@@ -127,18 +136,20 @@ def _symmetric(upper):
 for _function in (lapack.invert, nothing, factor, solve, half, inverse):
     register_jitable(_function)
 # Inlined, since code with a function among its arguments has an address in it and can't be kept.
-for _function in (climb, at_mode):
-    register_jitable(inline="always")(_function)
+for _inlined in (climb, at_mode):
+    register_jitable(inline="always")(_inlined)
 
 
 @register_funcify_and_cache_key(LaplaceEvidence)
-def _laplace_evidence(op, node, **kwargs):
+def _laplace_evidence(op: Any, node: Apply, **kwargs: Any) -> Form:
     concave, options = op.likelihood.concave, {"mode": NATIVE_MODE, "on_unused_input": "ignore"}
     compiled = pytensor.function(*local_graph(op.likelihood), **options)
     local, own = numba_funcify_and_cache_key(compiled.maker.fgraph)
 
     @numba_njit
-    def laplace_evidence(K, y, exposure, *own):
+    def laplace_evidence(
+        K: np.ndarray, y: np.ndarray, exposure: np.ndarray, *own: np.ndarray
+    ) -> Any:
         K, rest = np.ascontiguousarray(K), (y, exposure, *own)
         arrived, f, alpha = climb(local, K, rest, np.zeros(len(K)), concave)
         return at_mode(local, K, rest, f, alpha) if arrived else nothing(len(K))
@@ -147,11 +158,11 @@ def _laplace_evidence(op, node, **kwargs):
 
 
 @register_funcify_and_cache_key(LowRankEvidence)
-def _low_rank_evidence(op, node, **kwargs):
+def _low_rank_evidence(op: Any, node: Apply, **kwargs: Any) -> Form:
     compiled = numba_njit(low_rank_logp_and_slopes)
 
     @numba_njit
-    def low_rank_evidence(F, D, y):
+    def low_rank_evidence(F: np.ndarray, D: np.ndarray, y: np.ndarray) -> Any:
         logp, in_F, in_D, alpha = compiled(F, np.ascontiguousarray(D), y)
         return np.asarray(logp), in_F, in_D, alpha
 
@@ -159,11 +170,18 @@ def _low_rank_evidence(op, node, **kwargs):
 
 
 @register_funcify_and_cache_key(SumsEvidence)
-def _sums_evidence(op, node, **kwargs):
+def _sums_evidence(op: Any, node: Apply, **kwargs: Any) -> Form:
     compiled = numba_njit(sums_logp_and_slopes)
 
     @numba_njit
-    def sums_evidence(scales, variance, gram, cross, square, n):
+    def sums_evidence(
+        scales: np.ndarray,
+        variance: np.ndarray,
+        gram: np.ndarray,
+        cross: np.ndarray,
+        square: np.ndarray,
+        n: np.ndarray,
+    ) -> Any:
         given = scales, variance.item(), gram, cross, square.item(), n.item()
         logp, in_scales, in_variance = compiled(*given)
         return np.asarray(logp), in_scales, np.asarray(in_variance)
@@ -172,11 +190,11 @@ def _sums_evidence(op, node, **kwargs):
 
 
 @register_funcify_and_cache_key(IntervalSites)
-def _interval_sites(op, node, **kwargs):
+def _interval_sites(op: Any, node: Apply, **kwargs: Any) -> Form:
     """In Python, which numba calls back: SciPy's functions of normal tails have no form here."""
 
     @numba_njit
-    def sites(C, y, low, high):
+    def sites(C: np.ndarray, y: np.ndarray, low: np.ndarray, high: np.ndarray) -> Any:
         with numba.objmode(mean="float64[::1]", variance="float64[::1]", log_factor="float64"):
             mean, variance, log_factor = interval_sites(C, y, low, high)
         return mean, variance, np.asarray(log_factor)
@@ -185,17 +203,17 @@ def _interval_sites(op, node, **kwargs):
 
 
 @register_funcify_and_cache_key(PropagatedSites)
-def _propagated_sites(op, node, **kwargs):
+def _propagated_sites(op: Any, node: Apply, **kwargs: Any) -> Form:
     """In Python, which numba calls back, as for `IntervalSites`."""
     kinds = numba.types.Tuple([get_numba_type(output.type) for output in node.outputs])
 
-    def called(*inputs):
+    def called(*inputs: np.ndarray) -> tuple:
         storage = [[None] for _ in node.outputs]
         op.perform(node, inputs, storage)
         return tuple(found[0] for found in storage)
 
     @numba_njit
-    def sites(*inputs):
+    def sites(*inputs: np.ndarray) -> Any:
         with numba.objmode(found=kinds):
             found = called(*inputs)
         return found
@@ -204,7 +222,9 @@ def _propagated_sites(op, node, **kwargs):
 
 
 @numba_njit
-def _centered(points, center, scale):
+def _centered(
+    points: np.ndarray, center: np.ndarray, scale: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows with their squared norms."""
     rows, squares = np.empty(points.shape), np.zeros(len(points))
     for i in range(len(points)):
@@ -215,7 +235,7 @@ def _centered(points, center, scale):
 
 
 @numba_njit
-def _center(points):
+def _center(points: np.ndarray) -> np.ndarray:
     center = np.zeros(points.shape[1])
     for i in range(len(points)):
         center += points[i]
@@ -223,7 +243,7 @@ def _center(points):
 
 
 @numba_njit
-def _squared(X, Xs, scale, least):
+def _squared(X: np.ndarray, Xs: np.ndarray, scale: np.ndarray, least: float) -> np.ndarray:
     """Squared distances (n, m) of rows X (n, d) from Xs (m, d), in units of the scale (d,)."""
     center = _center(Xs)
     (A, a), (B, b) = _centered(X, center, scale), _centered(Xs, center, scale)
@@ -241,7 +261,7 @@ def _squared(X, Xs, scale, least):
 
 
 @numba_njit
-def _squared_within(X, scale, least):
+def _squared_within(X: np.ndarray, scale: np.ndarray, least: float) -> np.ndarray:
     found = _squared(X, X, scale, least)
     for i in range(len(X)):
         found[i, i] = 0.0
@@ -249,7 +269,9 @@ def _squared_within(X, scale, least):
 
 
 @numba_njit
-def _slopes(G, found, X, Xs, scale):
+def _slopes(
+    G: np.ndarray, found: np.ndarray, X: np.ndarray, Xs: np.ndarray, scale: np.ndarray
+) -> np.ndarray:
     """`ScaleSlopes` (d,) of weights G (n, m) and squared distances that were found, (n, m)."""
     center, d = _center(Xs), X.shape[1]
     (A, a), (B, b) = _centered(X, center, scale), _centered(Xs, center, scale)
@@ -277,25 +299,25 @@ def _slopes(G, found, X, Xs, scale):
 
 
 @register_funcify_and_cache_key(SquaredDistances)
-def _squared_distances(op, node, **kwargs):
+def _squared_distances(op: Any, node: Apply, **kwargs: Any) -> Form:
     if op.scaled:
 
         @numba_njit
-        def between(X, Xs, scale):
+        def between(X: np.ndarray, Xs: np.ndarray, scale: np.ndarray) -> np.ndarray:
             return _squared(X, Xs, scale, LEAST)
 
         @numba_njit
-        def within(X, scale):
+        def within(X: np.ndarray, scale: np.ndarray) -> np.ndarray:
             return _squared_within(X, scale, LEAST)
 
     else:
 
         @numba_njit
-        def between(X, Xs):
+        def between(X: np.ndarray, Xs: np.ndarray) -> np.ndarray:
             return _squared(X, Xs, np.ones(X.shape[1]), 0.0)
 
         @numba_njit
-        def within(X):
+        def within(X: np.ndarray) -> np.ndarray:
             return _squared_within(X, np.ones(X.shape[1]), 0.0)
 
     one = len(node.inputs) == 1 + op.scaled
@@ -303,13 +325,15 @@ def _squared_distances(op, node, **kwargs):
 
 
 @register_funcify_and_cache_key(ScaleSlopes)
-def _scale_slopes(op, node, **kwargs):
+def _scale_slopes(op: Any, node: Apply, **kwargs: Any) -> Form:
     @numba_njit
-    def between(G, found, X, Xs, scale):
+    def between(
+        G: np.ndarray, found: np.ndarray, X: np.ndarray, Xs: np.ndarray, scale: np.ndarray
+    ) -> np.ndarray:
         return _slopes(G, found, X, Xs, scale)
 
     @numba_njit
-    def within(G, found, X, scale):
+    def within(G: np.ndarray, found: np.ndarray, X: np.ndarray, scale: np.ndarray) -> np.ndarray:
         return _slopes(G, found, X, X, scale)
 
     one = len(node.inputs) == 4
@@ -325,18 +349,19 @@ class _Product(Dot):
 
 
 @register_funcify_and_cache_key(_Product)
-def _product(op, node, **kwargs):
+def _product(op: Any, node: Apply, **kwargs: Any) -> Form:
     @numba_njit
-    def product(x, y):
+    def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.dot(np.ascontiguousarray(x), np.ascontiguousarray(y))
 
     return product, _key("product")
 
 
 @node_rewriter([Dot])
-def _plain_products(fgraph, node):
-    if type(node.op) is Dot and all(v.dtype == "float64" for v in node.inputs):
+def _plain_products(fgraph: Any, node: Apply) -> list | None:
+    if type(node.op) is Dot and all(cast(Tensor, v).dtype == "float64" for v in node.inputs):
         return [_Product()(*node.inputs)]
+    return None
 
 
 LARGEST_KEPT = 10**6
@@ -346,9 +371,10 @@ LARGEST_KEPT = 10**6
 class _Released(NumbaLinker):
     """Functions that release Python's lock, for chains in threads."""
 
-    def jit_compile(self, fn_and_cache):
+    def jit_compile(self, fn_and_cache: tuple) -> Callable:
         function, key = fn_and_cache
-        constants = (v.data for v in self.fgraph.variables if isinstance(v, Constant))
+        graph = cast(FunctionGraph, self.fgraph)
+        constants = (v.data for v in graph.variables if isinstance(v, Constant))
         sizes = [data.nbytes for data in constants if isinstance(data, np.ndarray)]
         cache = key is not None and max(sizes, default=0) <= LARGEST_KEPT
         if cache:

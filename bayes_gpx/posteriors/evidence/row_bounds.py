@@ -29,13 +29,10 @@ Rows = dict[Any, Any]
 
 
 class Coefficients(NamedTuple):
-    """A Gaussian of M coefficients: mean (M,) and the root (M, M) of its precision.
+    """A Gaussian of M coefficients, or of C classes with independent coefficients."""
 
-    For C classes with independent coefficients: (C, M) and (C, M, M).
-    """
-
-    mean: Tensor
-    root: Tensor
+    mean: Tensor  # (M,) or (C, M)
+    root: Tensor  # (M, M) or (C, M, M), of its precision
 
     @property
     def inverse(self) -> Tensor:
@@ -81,14 +78,15 @@ def best_variational(
     return found[0], Coefficients(*found[1:])
 
 
-def _columns(F, rows):
+def _columns(F: Tensor, rows: Rows) -> Tensor:
     """Number of F's columns, as one row of it has."""
     in_parts = any(isinstance(at.type, Generic) for at in rows.values())
     if in_parts:
         one = {v: pt.zeros([k or 1 for k in v.type.shape]) for v in rows}
     else:
         one = {v: at[:1] for v, at in rows.items()}
-    return graph_replace([F], one, strict=False)[0].shape[1]
+    found: Any = graph_replace([F], one, strict=False)[0]
+    return found.shape[1]
 
 
 def expected_normal(F: Tensor, D: Tensor, unseen: Tensor, y: Tensor, q: Gaussians) -> Tensor:
@@ -103,23 +101,13 @@ def expected_log_normal(y: Tensor, mean: Tensor, spread: Tensor, D: Tensor) -> T
 
 
 class AtRows(NamedTuple):
-    """Expectations at rows for a Gaussian of the coefficients; (b, C) for C classes but `logp`.
+    """Expectations at rows for a Gaussian of the coefficients; (b, C) for C classes but `logp`."""
 
-    Attributes
-    ----------
-    logp : tensor (b,)
-        E[log p(y | f)], differentiable in all but the coefficients.
-    slope, W : tensor (b,)
-        Its slope in f's mean, and -2 times its slope in f's variance.
-    mean, known : tensor (b,)
-        f's mean, and its variance without the remainders' variance.
-    """
-
-    logp: Tensor
-    slope: Tensor
-    W: Tensor
-    mean: Tensor
-    known: Tensor
+    logp: Tensor  # (b,), E[log p(y | f)], differentiable in all but the coefficients
+    slope: Tensor  # (b,), its slope in f's mean
+    W: Tensor  # (b,), -2 times its slope in f's variance
+    mean: Tensor  # (b,), f's mean
+    known: Tensor  # (b,), f's variance without the remainders' variance
 
 
 def at_rows(

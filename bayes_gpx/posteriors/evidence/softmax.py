@@ -20,13 +20,20 @@ Williams and Barber, "Bayesian classification with Gaussian processes" (1998); R
 Williams, "Gaussian Processes for Machine Learning" (2006), algorithm 3.3 and section 5.5.
 """
 
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import DisconnectedType
+from pytensor.graph.basic import Apply
+from pytensor.tensor import TensorVariable
 
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.threads import ThreadedFunction
 from bayes_gpx.posteriors.evidence.laplace import (
     FLAT,
@@ -41,6 +48,9 @@ from bayes_gpx.posteriors.evidence.laplace import (
 )
 from bayes_gpx.posteriors.evidence.newton import ascend
 
+if TYPE_CHECKING:
+    from bayes_gpx.likelihoods.classification import Categorical
+
 SOLVED, ITERATIONS = 1e-4, 1000
 """Residual of a Newton step, as a share of its right-hand side, and most iterations to reach it."""
 
@@ -48,37 +58,42 @@ LEAST_PROBABLE = 1e-8
 """Probability below which a row's posterior variance is not divided by it, for rounding's sake."""
 
 
-def spread(p, v):
+def spread[Array: (TensorVariable, np.ndarray)](p: Array, v: Array) -> Array:
     """A v, where A A' = diag(p) - p p' for each row: p and v are (n, C)."""
     own = p**0.5 * v
     return own - p * (p**0.5 * v).sum(axis=1, keepdims=True)
 
 
-def gathered(p, v):
+def gathered[Array: (TensorVariable, np.ndarray)](p: Array, v: Array) -> Array:
     """A' v, see `spread`."""
     return p**0.5 * (v - (p * v).sum(axis=1, keepdims=True))
 
 
 class _State(NamedTuple):
-    """Latent values f (n, C) with alpha = K^-1 f; log p(y | f), its slope and probabilities."""
+    """Latent values f, and quantities that follow from them."""
 
     height: float
     apart: float
-    f: np.ndarray
-    alpha: np.ndarray
-    logp: np.ndarray
-    slope: np.ndarray
-    p: np.ndarray
+    f: np.ndarray  # (n, C)
+    alpha: np.ndarray  # (n, C), K^-1 f
+    logp: np.ndarray  # log p(y | f), a scalar
+    slope: np.ndarray  # (n, C), its slope
+    p: np.ndarray  # (n, C), probabilities
 
 
-def local_graph(likelihood):
+type _Given = tuple[Any, np.ndarray, Callable]  # what multiplies by K; codes; `local_graph`
+
+
+def local_graph(likelihood: Categorical) -> tuple[list[Tensor], list[Tensor]]:
     """Inputs f and y; log density of all labels, its slope in f, and the probabilities."""
     f, y = pt.dmatrix("f"), pt.dvector("y")
     local = likelihood.logp(f, y).sum(), likelihood.derivatives(f, y)[0]
     return [f, y], [*local, likelihood.response(f).value]
 
 
-def climb(local, K, rest, begun, concave):
+def climb(
+    local: Callable, K: Any, rest: Sequence[np.ndarray], begun: np.ndarray, concave: bool
+) -> tuple[bool, np.ndarray, np.ndarray]:
     """Search for the mode of p(f | y) as `bayes_gpx.posteriors.evidence.laplace.climb` does."""
     given = K, rest[0], local
     state = _at(np.zeros_like(begun), np.zeros_like(begun), given)
@@ -90,27 +105,31 @@ def climb(local, K, rest, begun, concave):
     return arrived and missed <= LARGEST_MISS * (1.0 + np.abs(f).max()), f, state.alpha
 
 
-def _at(alpha, f, given, before=np.inf):
+def _at(
+    alpha: np.ndarray, f: np.ndarray, given: _Given, before: np.ndarray | float = np.inf
+) -> _State:
     _, y, local = given
     logp, slope, p = local(f, y)
     apart = np.abs(f - before).max() / (1.0 + np.abs(f).max())
     return _State(logp - 0.5 * (alpha * f).sum(), apart, f, alpha, logp, slope, p)
 
 
-def _direction(state, given):
+def _direction(state: _State, given: _Given) -> tuple[bool, tuple[np.ndarray, np.ndarray]]:
     """Newton's step of alpha and f, (n, C) each; see `ascend`."""
     K, gap = given[0], state.slope - state.alpha
     way = gap - spread(state.p, _solved(K, state.p, gathered(state.p, K @ gap)))
     return True, (way, K @ way)
 
 
-def _step(state, way, share, given):
+def _step(
+    state: _State, way: tuple[np.ndarray, np.ndarray], share: float, given: _Given
+) -> tuple[bool, _State]:
     """The state a share of a direction further."""
     alpha, f = state.alpha + share * way[0], state.f + share * way[1]
     return True, _at(alpha, f, given, state.f)
 
 
-def _solved(K, p, target):
+def _solved(K: Any, p: np.ndarray, target: np.ndarray) -> np.ndarray:
     """(I + A' K A)^-1 target (n, C) by conjugate gradients, near enough for an ascent."""
     x, missing, way = np.zeros_like(target), target.copy(), target.copy()
     size = first = (missing**2).sum()
@@ -132,7 +151,15 @@ class FindsModeOfClasses(FindsMode):
     interpreted = True
     graph, climb = staticmethod(local_graph), staticmethod(climb)
 
-    def found(self, K, rest):  # noqa: D102
+    @abstractmethod
+    def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:
+        """Outputs in numbers, at the mode f (n, C) with alpha (n, C)."""
+
+    @abstractmethod
+    def infer_shape(self, node: Apply | None, shapes: Sequence[tuple]) -> list[tuple]:
+        """Shapes of the outputs."""
+
+    def found(self, K: np.ndarray, rest: Sequence[np.ndarray]) -> tuple:  # noqa: D102
         with np.errstate(all="ignore"):
             mode = self._search.mode(K, rest)
             if mode is not None:
@@ -144,11 +171,11 @@ class FindsModeOfClasses(FindsMode):
         return -np.inf, *(np.zeros(shape) for shape in shapes[1:])
 
     @cached_property
-    def _contraction(self):
+    def _contraction(self) -> ThreadedFunction:
         f, M = pt.dmatrix("f"), pt.dtensor3("M")
         return ThreadedFunction([f, M], self.likelihood.contracted(f, M), trust_input=True)
 
-    def contracted(self, f, M):
+    def contracted(self, f: np.ndarray, M: np.ndarray) -> np.ndarray:
         """The likelihood's `contracted` in numbers: f (n, C) and M (n, C, C) to (n, C)."""
         return self._contraction(f, M)
 
@@ -163,7 +190,7 @@ class SoftmaxMode(FindsModeOfClasses):
 
     outputs = (pt.dscalar, pt.dmatrix, pt.dtensor3)
 
-    def at_mode(self, K, rest, f, alpha):  # noqa: D102
+    def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:  # noqa: D102
         logp, slope, p = self._search.local(f, *rest)
         root, S, logs = np.empty((f.shape[1] + 1, *K.shape)), np.zeros(K.shape), 0.0
         for c, sd in enumerate(np.sqrt(np.maximum(p, FLAT)).T):
@@ -175,7 +202,7 @@ class SoftmaxMode(FindsModeOfClasses):
         logs += np.log(np.diag(root[-1])).sum()
         return logp - 0.5 * (alpha * f).sum() - logs, slope, root
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         n, C = shapes[0][0], self.likelihood.classes
         return [(), (n, C), (C + 1, n, n)]
 
@@ -190,7 +217,7 @@ class SoftmaxEvidence(FindsModeOfClasses):
 
     outputs = (pt.dscalar, pt.dmatrix, pt.dmatrix, pt.dtensor3)
 
-    def at_mode(self, K, rest, f, alpha):  # noqa: D102
+    def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:  # noqa: D102
         logp, slope, p = self._search.local(f, *rest)
         blocks, logs = np.empty((f.shape[1], *K.shape)), 0.0
         for c, sd in enumerate(np.sqrt(np.maximum(p, FLAT)).T):
@@ -212,26 +239,26 @@ class SoftmaxEvidence(FindsModeOfClasses):
         in_K = 0.5 * (in_K + in_K.T) - 0.5 * (S - taken)
         return logp - 0.5 * (alpha * f).sum() - logs, in_K, slope, covariance
 
-    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         self.refuse_others(cotangents)
         return [cotangents[0] * outputs[1], DisconnectedType()()]
 
-    def connection_pattern(self, node):  # noqa: D102
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
         return [[known] * len(node.outputs) for known in (True, False)]
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         n, C = shapes[0][0], self.likelihood.classes
         return [(), (n, n), (n, C), (n, C, C)]
 
 
-def _factor(K, sd):
+def _factor(K: np.ndarray, sd: np.ndarray) -> np.ndarray:
     there, upper = factor(K, sd)
     if not there:
         raise np.linalg.LinAlgError
     return upper
 
 
-def _inverted(upper, sd):
+def _inverted(upper: np.ndarray, sd: np.ndarray) -> np.ndarray:
     """E_c (n, n) from the factor of I + D_c^1/2 K D_c^1/2, which is overwritten."""
     E = inverse(upper)[0]
     E *= sd
@@ -239,7 +266,9 @@ def _inverted(upper, sd):
     return E
 
 
-def _seen(K, p, blocks, M):
+def _seen(
+    K: np.ndarray, p: np.ndarray, blocks: np.ndarray, M: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Information of the data about each class, with S = M M'; E_c (C, n, n) become K E_c M^-T.
 
     Rows of likely labels in these products follow from E_c K = I - E_c D_c^-1. Only rows of
@@ -266,17 +295,19 @@ def _seen(K, p, blocks, M):
 class CoupledSites(NamedTuple):
     """Results of Laplace's approximation for several classes; `logp` has a gradient."""
 
-    logp: pt.TensorVariable
-    alpha: pt.TensorVariable
-    covariance: pt.TensorVariable
+    logp: Tensor
+    alpha: Tensor  # (n, C)
+    covariance: Tensor  # (n, C, C)
 
 
-def softmax_laplace(likelihood, K, y):
+def softmax_laplace(likelihood: Categorical, K: Tensor, y: Tensor) -> CoupledSites:
     """Laplace's approximation for symbolic arguments, `CoupledSites`."""
-    logp, _, alpha, covariance = SoftmaxEvidence(likelihood)(K, y)
+    found: Any = SoftmaxEvidence(likelihood)(K, y)
+    logp, _, alpha, covariance = found
     return CoupledSites(logp, alpha, covariance)
 
 
-def softmax_mode(likelihood, K, y):
+def softmax_mode(likelihood: Categorical, K: Tensor, y: Tensor) -> list[Tensor]:
     """Log evidence, alpha and roots for symbolic arguments, see `SoftmaxMode`; no gradient."""
-    return SoftmaxMode(likelihood)(K, y)
+    found: Any = SoftmaxMode(likelihood)(K, y)
+    return found

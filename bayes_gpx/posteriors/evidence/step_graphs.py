@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -46,13 +47,19 @@ class StepGraphs:
     pairs of coefficients.
     """
 
-    def __init__(self, likelihood, graph, coupled=False):
+    def __init__(self, likelihood: Any, graph: RowGraph, coupled: bool = False) -> None:
         self.likelihood, self.graph, self.classes = likelihood, graph, likelihood.classes or 1
         self.coupled = coupled and bool(likelihood.class_shape)
         self.q = Gaussians.symbols()
         self.theta = [pt.dscalar(name) for name in likelihood.hyperparameters]
 
-    def _of(self, held, outputs, rows=(), joins=None):
+    def _of(
+        self,
+        held: Sequence[Tensor],
+        outputs: Sequence[Tensor],
+        rows: Sequence[Tensor] = (),
+        joins: Sequence[np.ufunc | None] | None = None,
+    ) -> RowGraph:
         graph = self.graph
         nodes = standard_nodes(self.likelihood.classes)[0].size
         size = max(1, min(row_sums.ROWS, BLOCK // nodes))
@@ -60,7 +67,7 @@ class StepGraphs:
         return RowGraph(graph.parameters, [*graph.held, *held], rows, outputs, size, joins)
 
     @cached_property
-    def sums(self):
+    def sums(self) -> RowGraph:
         """(*parameters, *q, *before, *theta, *rows) -> E[log p(y | f)], pull, aim, changes.
 
         The changes are the largest absolute change of f's means since the posterior `before` and
@@ -79,7 +86,7 @@ class StepGraphs:
         pairs = zip((mean, known), before.moments(F, self.classes), strict=True)
         changes = [abs(v).max() for now, then in pairs for v in (now - then, now)]
         outputs = [logp.sum(), pt.dot(slope.T, F), pt.stack(aim), pt.stack(changes)]
-        joins = [np.add, np.add, np.add, np.maximum]
+        joins: list[np.ufunc | None] = [np.add, np.add, np.add, np.maximum]
         if several:
             told = self.likelihood.expected_information(mean, sd)
             outputs.append(_coupled(F, told, self.classes) if self.coupled else told)
@@ -87,19 +94,19 @@ class StepGraphs:
         return self._of([*self.q, *before, *self.theta], outputs, joins=joins)
 
     @property
-    def names(self):
+    def names(self) -> list[str]:
         """Names of the likelihood's hyperparameters."""
         return [*self.likelihood.hyperparameters]
 
     @cached_property
-    def curved(self):
+    def curved(self) -> RowGraph:
         """(*parameters, v, *rows, information) -> the bound's curvature times v (C, M)."""
         F, v, information = self.graph.outputs[0], pt.dmatrix("v"), pt.dtensor3("information")
         f = pt.matmul(information, pt.dot(F, v.T)[:, :, None])[:, :, 0]
         return self._of([v], [pt.dot(f.T, F)], [information])
 
 
-def _coupled(F, told, classes):
+def _coupled(F: Tensor, told: Tensor, classes: int) -> Tensor:
     """The upper half of the sum of each row's information (C, C) times its F F', (C M, C M)."""
     M, above = F.shape[1], []
     for c in range(classes):
@@ -108,7 +115,7 @@ def _coupled(F, told, classes):
     return pt.concatenate(above)
 
 
-def _weighed(F, w, positive):
+def _weighed(F: Tensor, w: Tensor, positive: bool) -> Tensor:
     """F' diag(w) F, (M, M); where w is nowhere negative, with half of the products."""
     if not positive:
         return pt.dot((F * w[:, None]).T, F)

@@ -11,7 +11,8 @@ section 3.3.
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -24,27 +25,22 @@ from bayes_gpx.posteriors.evidence.laplace import factor, inverse, solve
 
 
 class Sums(NamedTuple):
-    """Sums over rows of a design G (n, M) and a response y (n,).
+    """Sums over rows of a design G (n, M) and a response y (n,)."""
 
-    Attributes
-    ----------
-    gram : (M, M)
-        G'G.
-    cross : (M,)
-        G'y.
-    square : scalar
-        y'y.
-    n : scalar
-        Number of rows, a float.
-    """
-
-    gram: TensorLike
-    cross: TensorLike
-    square: TensorLike
-    n: TensorLike
+    gram: TensorLike  # (M, M), G'G
+    cross: TensorLike  # (M,), G'y
+    square: TensorLike  # y'y
+    n: TensorLike  # number of rows, a float
 
 
-def sums_logp_and_slopes(scales, variance, gram, cross, square, n):
+def sums_logp_and_slopes(
+    scales: np.ndarray,
+    variance: float,
+    gram: np.ndarray,
+    cross: np.ndarray,
+    square: float,
+    n: float,
+) -> tuple[float, np.ndarray, float]:
     """Return log p(y) with its derivatives in `scales` (M,) and `variance` ().
 
     If round-off leaves no factor, the log density is -inf and the slopes are zero.
@@ -77,31 +73,29 @@ class SumsEvidence(Op):
     __props__ = ()
     by_sums = True
 
-    def make_node(self, *inputs):  # noqa: D102
-        inputs = [pt.as_tensor_variable(v) for v in inputs]
-        return Apply(self, inputs, [pt.dscalar(), pt.dvector(), pt.dscalar()])
+    def make_node(self, *inputs: Any) -> Apply:  # noqa: D102
+        known = [pt.as_tensor_variable(v) for v in inputs]
+        return Apply(self, known, [pt.dscalar(), pt.dvector(), pt.dscalar()])
 
-    def perform(self, node, inputs, output_storage):  # noqa: D102
-        found = sums_logp_and_slopes(*(np.asarray(v, "float64") for v in inputs))
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
+        known: Any = [np.asarray(v, "float64") for v in inputs]
+        found = sums_logp_and_slopes(*known)
         for storage, value in zip(output_storage, found, strict=True):
             storage[0] = np.asarray(value)
 
-    def pullback(self, inputs, outputs, cotangents):  # noqa: D102
+    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         weight = cotangents[0]
         constant = [DisconnectedType()() for _ in inputs[2:]]
         return [weight * outputs[1], weight * outputs[2], *constant]
 
-    def connection_pattern(self, node):  # noqa: D102
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
         return [[place < 2] * 3 for place in range(len(node.inputs))]
 
-    def infer_shape(self, node, shapes):  # noqa: D102
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [(), shapes[0], ()]
 
 
 def sums_logp(sums: Sums, scales: Tensor, variance: TensorLike) -> Tensor:
-    """Log density of y under N(0, G S^2 G' + v I), from sums of G and y: a scalar graph.
-
-    `scales` (M,) is S's diagonal, and `variance` is v.
-    """
+    """Log N(y | 0, G S^2 G' + v I), from sums: `scales` (M,) is S's diagonal, `variance` is v."""
     logp, *_ = SumsEvidence().make_node(scales, variance, *sums).outputs
     return cast(Tensor, logp)

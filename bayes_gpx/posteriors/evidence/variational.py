@@ -13,7 +13,7 @@ Khan and Lin, "Conjugate-computation variational inference" (2017), for the step
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -53,27 +53,21 @@ KEPT = 2**22
 
 
 class _State(NamedTuple):
-    """A variational posterior, and quantities that follow from it.
-
-    Coefficients (C, M), precisions P, root and its inverse (C, M, M), also with one class. `pull`
-    (C, M) is the bound's derivative in the coefficients through the latent values, and `aim` (C, M,
-    M) the precisions at the maximum. `apart` is the distance of the latent values from the previous
-    state. `information` is the rows' information about several classes, (b, C, C) of each block, or
-    its sum in `StepGraphs`. `swing` is the precisions' last step, None before the first, and
-    `damping` the fraction of their next step that is tried first.
-    """
+    """A variational posterior, and quantities that follow from it, also with one class."""
 
     bound: float
-    apart: float
-    coefficients: np.ndarray
-    P: np.ndarray
-    root: np.ndarray
-    inverse: np.ndarray
-    pull: np.ndarray
-    aim: np.ndarray
+    apart: float  # distance of the latent values from the previous state
+    coefficients: np.ndarray  # (C, M)
+    P: np.ndarray  # (C, M, M), precisions
+    root: np.ndarray  # (C, M, M), of P
+    inverse: np.ndarray  # (C, M, M), of the root
+    pull: np.ndarray  # (C, M), the bound's derivative in the coefficients through latent values
+    aim: np.ndarray  # (C, M, M), the precisions at the maximum
+    # The rows' information about several classes, (b, C, C) of each block, or its sum in
+    # `StepGraphs`.
     information: Sequence[np.ndarray] | np.ndarray = ()
-    damping: float = 1.0
-    swing: np.ndarray | None = None
+    damping: float = 1.0  # the fraction of the precisions' next step that is tried first
+    swing: np.ndarray | None = None  # the precisions' last step, None before the first
 
 
 class Search:
@@ -105,7 +99,7 @@ class Search:
                 return state
         return None
 
-    def _seen(self, columns, parameters, theta, rows):
+    def _seen(self, columns: int, parameters: Sequence, theta: Sequence, rows: Sequence) -> _Seen:
         """The rows as they are, or with all F at hand, if these are few numbers."""
         in_parts = not isinstance(rows[0], np.ndarray)
         made_anew = [*self.graph.outputs] != [*self.graph.rows]
@@ -116,7 +110,7 @@ class Search:
         blocks = (found for _, found in self.graph.blocks(*parameters, *rows))
         return _Seen(graphs, [], theta, [*map(np.concatenate, zip(*blocks, strict=True))])
 
-    def _graphs_of(self, at_hand, coupled):
+    def _graphs_of(self, at_hand: bool, coupled: bool) -> StepGraphs:
         graph, key = self.graph, (at_hand, coupled)
         if key not in self._graphs:
             if at_hand:
@@ -134,11 +128,10 @@ class _Seen(NamedTuple):
     theta: Sequence
     rows: Sequence
 
-    def at(self, coefficients, P, before=None):
-        """What N(coefficients, P^-1) implies; None where it is none or has no finite bound.
-
-        Coefficients (C, M) and precisions P (C, M, M).
-        """
+    def at(
+        self, coefficients: np.ndarray, P: np.ndarray, before: _State | None = None
+    ) -> _State | None:
+        """What N(coefficients, P^-1) implies; None where it is none or has no finite bound."""
         try:
             root = np.linalg.cholesky(P)
         except np.linalg.LinAlgError:
@@ -149,27 +142,28 @@ class _Seen(NamedTuple):
         gap = (coefficients**2).sum() - coefficients.size + (inverse**2).sum()
         gap += 2.0 * sum(np.log(np.diag(L)).sum() for L in root)
         q = coefficients, inverse
-        before = q if before is None else (before.coefficients, before.inverse)
-        known = *self.parameters, *q, *before, *self.theta
-        expected, pull, aim, changes, *told = self.graphs.sums.total(*known, *self.rows)
+        last = q if before is None else (before.coefficients, before.inverse)
+        known = *self.parameters, *q, *last, *self.theta
+        total: Any = self.graphs.sums.total(*known, *self.rows)
+        expected, pull, aim, changes, *told = total
         bound = expected - 0.5 * gap
         if not np.isfinite(bound):
             return None
         apart = (changes[::2] / (1.0 + changes[1::2])).max()
         return _State(bound, apart, coefficients, P, root, inverse, pull, aim + eye, *told)
 
-    def curvature(self, state):
+    def curvature(self, state: _State) -> Callable[[np.ndarray], np.ndarray]:
         """Function from v (C, M) to its product with the bound's curvature."""
         information = np.concatenate(state.information)
 
-        def curved(v):
+        def curved(v: np.ndarray) -> np.ndarray:
             given = *self.parameters, v, *self.rows, information
             return v + self.graphs.curved.total(*given)[0]
 
         return curved
 
 
-def _climb(start, seen):
+def _climb(start: tuple[np.ndarray, np.ndarray], seen: _Seen) -> _State | None:
     state = seen.at(*start)
     if state is None:
         return None
@@ -194,7 +188,7 @@ class BestCoefficients(Op):
     def __init__(self, likelihood: Any, graph: RowGraph, parts: RowParts | None = None) -> None:
         self.likelihood, self.graph, self.parts = likelihood, graph, parts
 
-    def _sorted(self, inputs):
+    def _sorted(self, inputs: Sequence) -> tuple[Sequence, Sequence, Sequence]:
         """Parameters, hyperparameters and rows."""
         k = len(self.graph.parameters)
         own = k + len(self.likelihood.hyperparameters)
@@ -237,16 +231,17 @@ class BestCoefficients(Op):
     def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
         return [[False] * 3 for _ in node.inputs]
 
-    def __getstate__(self):
+    def __getstate__(self) -> dict[str, Any]:
         """Pickle without the objects of threads."""
         return {"likelihood": self.likelihood, "graph": self.graph, "parts": self.parts}
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: dict[str, Any]) -> None:
         """Begin anew."""
-        self.__init__(**state)
+        # Subclasses have no other arguments.
+        self.__init__(**state)  # type: ignore[misc]
 
 
-def _direction(state, seen):
+def _direction(state: _State, seen: _Seen) -> tuple[bool, Any]:
     """Steps of the coefficients (C, M) and precisions (C, M, M); see `ascend`."""
     try:
         return True, (_newton(state, seen), state.aim - state.P)
@@ -254,7 +249,9 @@ def _direction(state, seen):
         return False, None
 
 
-def _step(state, way, share, seen):
+def _step(
+    state: _State, way: tuple[np.ndarray, np.ndarray], share: float, seen: _Seen
+) -> tuple[bool, _State | None]:
     """The state a share of a direction further."""
     coefficients = state.coefficients + share * way[0]
     tried = seen.at(coefficients, state.P + share * state.damping * way[1], state)
@@ -265,7 +262,7 @@ def _step(state, way, share, seen):
     return True, tried._replace(damping=damping, swing=swing)
 
 
-def _newton(state, seen):
+def _newton(state: _State, seen: _Seen) -> np.ndarray:
     """Step of the coefficients (C, M) towards the maximum, with the curvature of all classes.
 
     Many classes and columns use conjugate gradients, starting at the steps of separate classes, and
@@ -281,11 +278,11 @@ def _newton(state, seen):
     roots = [cho_factor(one, lower=True, check_finite=False) for one in state.aim]
     curved = seen.curvature(state)
 
-    def apart(v):
+    def apart(v: np.ndarray) -> np.ndarray:
         each = zip(roots, v.reshape(slope.shape), strict=True)
         return np.concatenate([cho_solve(root, one, check_finite=False) for root, one in each])
 
-    def joint(v):
+    def joint(v: np.ndarray) -> np.ndarray:
         return curved(v.reshape(slope.shape)).ravel()
 
     shape = (slope.size, slope.size)
@@ -294,7 +291,7 @@ def _newton(state, seen):
     return step.reshape(slope.shape)
 
 
-def _uphill(curvature, metric, slope):
+def _uphill(curvature: np.ndarray, metric: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """A Newton step (M,); where the bound is not concave, one that goes uphill by this metric."""
     try:
         root = cho_factor(curvature, lower=True, check_finite=False)
@@ -303,7 +300,9 @@ def _uphill(curvature, metric, slope):
     return cho_solve(root, slope, check_finite=False)
 
 
-def damping_after(damping, share, moved, before):
+def damping_after(
+    damping: float, share: float, moved: np.ndarray, before: np.ndarray | None
+) -> float:
     """Share that the precisions' next steps begin with: less where they swing to and fro.
 
     If a step is rho times the last one, damping / (1 - rho) would have led to the end at once.
@@ -314,5 +313,5 @@ def damping_after(damping, share, moved, before):
     return float(np.clip(damping / max(1.0 - rho, 1e-300), LEAST_SHARE, 1.0))
 
 
-def _apart(old, new):
+def _apart(old: np.ndarray, new: np.ndarray) -> float:
     return np.abs(new - old).max() / (1.0 + np.abs(new).max())

@@ -8,14 +8,15 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.gradient import disconnected_grad
 
-from bayes_gpx.aliases import Tensor
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.numerics.linear_algebra import solve_root
-from bayes_gpx.posteriors.base import WHITENED, Collapsed, Found
+from bayes_gpx.posteriors.base import WHITENED, Collapsed, Conditioning, Found, GroupsLeft, LeftOut
 from bayes_gpx.posteriors.by_group import LowRankByGroup
 from bayes_gpx.posteriors.evidence.by_group import BestByGroup
 from bayes_gpx.posteriors.evidence.groups import Precision, groups_left_out
 from bayes_gpx.posteriors.evidence.row_bounds import AtRows, expectations, expected_log_normal
-from bayes_gpx.posteriors.low_rank import LEAST_VARIANCE
+from bayes_gpx.posteriors.low_rank import LEAST_VARIANCE, LowRankDesign
 from bayes_gpx.posteriors.prior_functions import of_each_row
 from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of, where_found
 from bayes_gpx.posteriors.strategies.left_out import (
@@ -60,7 +61,16 @@ class _Best(NamedTuple):
         return mean, variance
 
 
-def _moments(F, E, codes, v, u, known, with_v, with_u):
+def _moments(
+    F: Tensor,
+    E: Tensor,
+    codes: Tensor,
+    v: Tensor,
+    u: Tensor,
+    known: Tensor,
+    with_v: Tensor,
+    with_u: Tensor,
+) -> tuple[Tensor, Tensor]:
     mean = pt.dot(F, v) + (E * u[codes]).sum(axis=1)
     moved = ((F - disconnected_grad(F)) * with_v).sum(axis=1)
     moved += ((E - disconnected_grad(E)) * with_u).sum(axis=1)
@@ -73,29 +83,40 @@ class ByGroup(ThroughCoefficients, Collapsed):
     With inducing points, Titsias' bound for normal noise too.
     """
 
-    def design(self, given, label=None):
+    def design(self, given: Conditioning, label: TensorLike | None = None) -> LowRankDesign:
         if not given.likelihood.normal:
             return super().design(given)
         sigma = given.theta["sigma"]
         return super().design(given, y=given.y, sigma=sigma)
 
-    def parts(self, given, ridge=0.0):
+    def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
         seen = self.design(given)
         values = [] if given.likelihood.normal else values_of(given)
         exposure = pt.ones_like(seen.D) if given.exposure is None else given.exposure
         return [seen.F, seen.E, seen.D + ridge, seen.unseen, seen.codes, exposure, *values]
 
-    def signature(self, likelihood):
+    def signature(self, likelihood: Likelihood) -> str:
         known = () if likelihood.normal else likelihood.hyperparameters
         return f"(n,m),(n,k),(n),(n),(n),(n){',()' * len(known)}"
 
-    def log_density(self, likelihood, y, *parts):
+    def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
         return self._best(likelihood, y, *parts)[0]
 
-    def _best(self, likelihood, y, F, E, D, unseen, codes, exposure, *values):  # noqa: N803
+    def _best(
+        self,
+        likelihood: Likelihood,
+        y: Tensor,
+        F: Tensor,
+        E: Tensor,
+        D: Tensor,
+        unseen: Tensor,
+        codes: Tensor,
+        exposure: Tensor,
+        *values: Tensor,
+    ) -> tuple[Tensor, _Best, AtRows]:  # noqa: N803
         """The bound, the best posterior, and at rows: slopes, information and moments."""
         rest = D if likelihood.normal else D + unseen
-        found = BestByGroup(likelihood)(F, E, rest, y, exposure, codes, *values)
+        found: Any = BestByGroup(likelihood)(F, E, rest, y, exposure, codes, *values)
         best = _Best(*map(disconnected_grad, found))
         lost = pt.isinf(best.divergence)
         F, E, rest = pt.switch(lost, 0.0, F), pt.switch(lost, 0.0, E), pt.switch(lost, 1.0, rest)
@@ -109,24 +130,26 @@ class ByGroup(ThroughCoefficients, Collapsed):
         bound = pt.switch(lost, -np.inf, at.logp.sum() - pt.switch(lost, 0.0, best.divergence))
         return bound, best, at
 
-    def _of(self, given):
+    def _of(self, given: Conditioning) -> tuple[Tensor, _Best, AtRows]:
         """`_best` of the data."""
         return self._best(given.likelihood, given.y, *self.parts(given))
 
-    def condition(self, given):
+    def condition(self, given: Conditioning) -> Found:
         bound, best, _ = self._of(given)
         u = best.u.reshape((*tuple(best.u.shape)[:-2], -1))
         alpha = pt.concatenate([best.v, u], axis=-1)
         found = alpha.T if given.columns else alpha, best.root, best.factor, best.gain
         return where_found(bound, *found)
 
-    def posterior(self, given, found, label=None):
+    def posterior(
+        self, given: Conditioning, found: Found, label: TensorLike | None = None
+    ) -> LowRankByGroup:
         if label is not None:
             found = Found(found.alpha[:, label], *(part[label] for part in found[1:]))
         alpha, root, factor, gain = found
         return LowRankByGroup(self.design(given), alpha, root, None, True, factor, gain)
 
-    def leave_one_out(self, given):
+    def leave_one_out(self, given: Conditioning) -> LeftOut:
         seen, (bound, _, at) = self.design(given), self._of(given)
         cavity = at.known / (1.0 - at.W * at.known)
         mean = at.mean - cavity * at.slope
@@ -135,7 +158,7 @@ class ByGroup(ThroughCoefficients, Collapsed):
         rest = seen.D + seen.unseen
         return scored(given, bound, mean, cavity + (rest[:, None] if given.columns else rest))
 
-    def leave_groups_out(self, given, groups):
+    def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
         """As `leave_one_out`; a joint density of another likelihood is the group's bound."""
         likelihood = given.likelihood
         if given.columns or not likelihood.concave:
@@ -158,19 +181,21 @@ class ByGroup(ThroughCoefficients, Collapsed):
 class SampledByGroup(SampledCoefficients):
     """Coefficients that rows share and those of groups, which were sampled."""
 
-    def coefficients(self, seen):
+    def coefficients(self, seen: LowRankDesign) -> Tensor:
         return seen.F.shape[1] + (seen.codes.max() + 1) * seen.E.shape[1]
 
-    def smooth_values(self, seen, white):
+    def smooth_values(self, seen: LowRankDesign, white: Tensor) -> Tensor:
         M, shape = seen.F.shape[1], (-1, seen.E.shape[1], *tuple(white.shape)[1:])
         return pt.dot(seen.F, white[:M]) + of_each_row(seen.E, white[M:].reshape(shape)[seen.codes])
 
-    def condition(self, given):
+    def condition(self, given: Conditioning) -> Found:
         seen, white = ThroughCoefficients.design(self, given), given.theta[WHITENED]
         M, K, G = seen.F.shape[1], seen.E.shape[1], seen.codes.max() + 1
         return Found(white, pt.zeros((M, 1)), pt.zeros((G, K, K)), pt.zeros((G, K, M)))
 
-    def posterior(self, given, found, label=None):
+    def posterior(
+        self, given: Conditioning, found: Found, label: TensorLike | None = None
+    ) -> LowRankByGroup:
         alpha = found.alpha if label is None else found.alpha[:, label]
         seen = self.design(given, label)
         return LowRankByGroup(seen, alpha, None, found.root, True, found.factor, found.gain)

@@ -1,24 +1,34 @@
 """Observations left out, one or a group, given all others: from moments, or from normal sites."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
 import numpy as np
 import pytensor.tensor as pt
 
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.likelihoods.base import VectorLikelihood
 from bayes_gpx.numerics.special import log_normal
-from bayes_gpx.posteriors.base import GroupsLeft, LeftOut
-from bayes_gpx.posteriors.evidence.groups import groups_left_out, sum_of_group
+from bayes_gpx.posteriors.base import Conditioning, GroupsLeft, LeftOut
+from bayes_gpx.posteriors.evidence.groups import Precision, groups_left_out, sum_of_group
+from bayes_gpx.posteriors.evidence.softmax import CoupledSites
+
+if TYPE_CHECKING:
+    from bayes_gpx.likelihoods.classification import Categorical
 
 LEAST_SITE = 1e-9
 """Smallest information of a left-out observation, relative to its product with f's variance: less
 is negligible, and lost in the difference of two covariances."""
 
 
-def with_normal_noise(given, logp, mean, variance):
+def with_normal_noise(given: Conditioning, logp: Tensor, mean: Tensor, variance: Tensor) -> LeftOut:
     """`LeftOut` from moments of y_i given the others, (n,)."""
     of_f = pt.maximum(variance - pt.sqr(given.theta["sigma"]), 0.0)
     return LeftOut(logp, log_normal(given.y, mean, variance), mean, of_f)
 
 
-def scored(given, evidence, mean, spread):
+def scored(given: Conditioning, evidence: Tensor, mean: Tensor, spread: Tensor) -> LeftOut:
     """`LeftOut` from moments of f_i given the others; independent classes have a root each.
 
     Each observation's site is taken out of the posterior: Vehtari et al., "Bayesian leave-one-out
@@ -30,33 +40,41 @@ def scored(given, evidence, mean, spread):
         return LeftOut(evidence, terms, mean, spread)
     if spread.ndim == 2:
         spread = pt.sqrt(spread)[:, :, None] * pt.eye(given.likelihood.classes)
-    return LeftOut(evidence, given.likelihood.log_predictive(given.y, mean, spread), mean, spread)
+    terms = cast(VectorLikelihood, given.likelihood).log_predictive(given.y, mean, spread)
+    return LeftOut(evidence, terms, mean, spread)
 
 
-def scored_by_values(given, f, mean, own):
+def scored_by_values(given: Conditioning, f: Tensor, mean: Tensor, own: Tensor) -> LeftOut:
     """`scored`, the evidence being log p(y | f) of sampled latent values."""
     evidence = given.likelihood.logp(f, given.y, given.theta, given.exposure).sum()
     return scored(given, evidence, mean, own)
 
 
-def cavities(given, found, f):
+def cavities(given: Conditioning, found: CoupledSites, f: Tensor) -> LeftOut:
     """`LeftOut` of several classes, from `CoupledSites` at the mode f (n, C)."""
-    information, eye = given.likelihood.fisher(f), pt.eye(given.likelihood.classes)
+    likelihood = cast("Categorical", given.likelihood)
+    information, eye = likelihood.fisher(f), pt.eye(likelihood.classes)
     # What is known of f_i without its own site: covariance (Sigma_i^-1 - W_i)^-1.
-    cavity = pt.linalg.solve(eye - pt.matmul(found.covariance, information), found.covariance)
+    # PyTensor types the arguments of matmul as NumPy's.
+    seen = pt.matmul(found.covariance, information)  # type: ignore[arg-type]
+    cavity = pt.linalg.solve(eye - seen, found.covariance)
     mean = f - (cavity * found.alpha[:, None, :]).sum(axis=2)
     root = pt.linalg.cholesky(cavity + 1e-12 * eye, lower=True, on_error="nan")
     return scored(given, found.logp, mean, root)
 
 
-def groups_of_normal(given, shift, variance, joint):
+def groups_of_normal(
+    given: Conditioning, shift: Tensor, variance: Tensor, joint: Tensor
+) -> GroupsLeft:
     """`GroupsLeft` from moments of y_i given the other groups, (n,)."""
     mean = given.y - shift
     of_f = pt.maximum(variance - pt.sqr(given.theta["sigma"]), 0.0)
     return GroupsLeft(joint, log_normal(given.y, mean, variance), mean, of_f)
 
 
-def sites_at_mode(f, alpha, W, height):
+def sites_at_mode(
+    f: Tensor, alpha: Tensor, W: Tensor, height: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, variance and log factor (n,) of normal sites that are log p(y | f) near a mode.
 
     There it is `height`, with slope `alpha` and information `W`, (n,) each.
@@ -65,7 +83,16 @@ def sites_at_mode(f, alpha, W, height):
     return f + alpha / W, 1.0 / W, log_factor
 
 
-def groups_of_sites(given, groups, precision, alpha, mean, variance, log_factor, rest=0.0):
+def groups_of_sites(
+    given: Conditioning,
+    groups: Tensor,
+    precision: Precision,
+    alpha: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    log_factor: Tensor,
+    rest: TensorLike = 0.0,
+) -> GroupsLeft:
     """`GroupsLeft` for observations that are normal sites.
 
     The joint density of a group is computed from its sites. For sites of Laplace's approximation

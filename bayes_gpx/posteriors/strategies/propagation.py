@@ -1,16 +1,23 @@
 """Classes and counts with constraints, on all rows, by expectation propagation."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytensor.tensor as pt
 
-from bayes_gpx.posteriors.evidence.expectation_propagation import all_sites
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood
+from bayes_gpx.posteriors.base import Conditioning, GroupsLeft, LeftOut, Values
+from bayes_gpx.posteriors.constraints import Constraints
+from bayes_gpx.posteriors.evidence.expectation_propagation import AllSites, all_sites
 from bayes_gpx.posteriors.evidence.groups import Precision
 from bayes_gpx.posteriors.evidence.normal import normal_logp
 from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of
 from bayes_gpx.posteriors.strategies.left_out import groups_of_sites, scored
 from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraints, joint_covariance
+from bayes_gpx.processes.operators import Operator
 
 
 class Propagation(ExactWithConstraints):
@@ -21,45 +28,50 @@ class Propagation(ExactWithConstraints):
     mode is at the bound.
     """
 
-    def around(self, given, constraints):
+    def around(
+        self, given: Conditioning, constraints: Constraints | None
+    ) -> Callable[[Operator], Values]:
         given = replace(given, constraints=constraints)
         return self.posterior(given, self.condition(given))
 
-    def parts(self, given, ridge=0.0):
+    def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
         return [given.exposure, *values_of(given), *super().parts(given, ridge)]
 
-    def _covariance(self, given, **added):
+    def _covariance(self, given: Conditioning, **added: TensorLike) -> Tensor:
         return joint_covariance(given, 0.0, **added)
 
-    def _bounds(self, given):
+    def _bounds(self, given: Conditioning) -> list[Tensor]:
         return [pt.zeros(0)] * 2 if given.constraints is None else super()._bounds(given)
 
-    def signature(self, likelihood):
+    def signature(self, likelihood: Likelihood) -> str:
         return f"(n){',()' * len(likelihood.hyperparameters)},{super().signature(likelihood)}"
 
-    def constraint_covariance(self, *parts):
+    def constraint_covariance(self, *parts: Tensor) -> Tensor:
         return super().constraint_covariance(*parts[-3:])
 
-    def _joint_logp(self, likelihood, y, exposure, *others):
+    def _joint_logp(
+        self, likelihood: ScalarLikelihood, y: Tensor, exposure: Tensor, *others: Tensor
+    ) -> Tensor:
         *values, C, low, high = others
         theta = values_by_name(likelihood, values)
         return _evidence(C, all_sites(likelihood, C, y, theta, exposure, low, high))
 
-    def _seen(self, given):
+    def _seen(self, given: Conditioning) -> tuple[Tensor, Tensor, Tensor]:
         C, found = self._sites(given)
         return found.mean, _noisy(C, found), found.log_factor
 
-    def _sites(self, given):
+    def _sites(self, given: Conditioning) -> tuple[Tensor, AllSites]:
         """Prior covariance of all values, and their sites."""
         C, known = self._covariance(given, jitter=given.jitter), (given.theta, given.exposure)
-        return C, all_sites(given.likelihood, C, given.y, *known, *self._bounds(given))
+        likelihood = cast(ScalarLikelihood, given.likelihood)
+        return C, all_sites(likelihood, C, given.y, *known, *self._bounds(given))
 
-    def leave_one_out(self, given):
+    def leave_one_out(self, given: Conditioning) -> LeftOut:
         C, found = self._sites(given)
         evidence = _evidence(C, found) - self.log_constraint(C, *self._bounds(given))
         return scored(given, evidence, found.center, found.spread)
 
-    def leave_groups_out(self, given, groups):
+    def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
         C, found = self._sites(given)
         n, precision = given.y.shape[0], Precision.of(_noisy(C, found))
         alpha = pt.dot(precision.H.T, pt.dot(precision.H, found.mean))[:n]
@@ -68,13 +80,13 @@ class Propagation(ExactWithConstraints):
         return groups_of_sites(given, groups, own, alpha, *sites)
 
 
-def _noisy(C, found):  # noqa: N803
+def _noisy(C: Tensor, found: AllSites) -> Tensor:  # noqa: N803
     """Covariance of the sites' means."""
     own = pt.arange(C.shape[0])
     return C[own, own].inc(found.variance)
 
 
-def _evidence(C, found):  # noqa: N803
+def _evidence(C: Tensor, found: AllSites) -> Tensor:  # noqa: N803
     """Log density of y and probability, or density, of the constraints; -inf where no sites are."""
     of_means = normal_logp(found.mean, _noisy(C, found))
     return pt.switch(pt.isinf(of_means), -np.inf, of_means + found.log_factor)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytensor.tensor as pt
 
-from bayes_gpx.aliases import Tensor
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
 from bayes_gpx.posteriors.base import (
     CONSTRAINED_WHITENED,
@@ -13,6 +13,7 @@ from bayes_gpx.posteriors.base import (
     WHITENED,
     Conditioning,
     Found,
+    LeftOut,
 )
 from bayes_gpx.posteriors.exact import noisy_covariance
 from bayes_gpx.posteriors.latent import latent
@@ -41,17 +42,17 @@ class SampledValues(OnRows):
             white = pt.concatenate([white, given.theta[CONSTRAINED_WHITENED]])
         return pt.dot(self._root(given), white)
 
-    def _root(self, given):
+    def _root(self, given: Conditioning) -> Tensor:
         return cholesky(
             noisy_covariance(given.process, given.known, 0.0, given.Z, jitter=LATENT_JITTER)
         )
 
-    def condition(self, given):
+    def condition(self, given: Conditioning) -> Found:
         options = {"jitter": LATENT_JITTER}
         q = latent(given.process, given.known, self.known_values(given), given.Z, **options)
         return Found(q.alpha, q.root)
 
-    def leave_one_out(self, given):
+    def leave_one_out(self, given: Conditioning) -> LeftOut:
         """Predictions of f_i given the other latent values, from the prior alone."""
         known, root, n = self.known_values(given), self._root(given), given.y.shape[0]
         inverse = solve_root(root, pt.eye(root.shape[0]))
@@ -64,7 +65,7 @@ class SampledValues(OnRows):
 class SampledCoefficients(ThroughCoefficients):
     """Coefficients of basis functions that were sampled, and samples' own deviations with them."""
 
-    def design(self, given, label=None):
+    def design(self, given: Conditioning, label: TensorLike | None = None) -> LowRankDesign:
         """With y the latent values, where samples' own deviations were sampled."""
         seen = super().design(given)
         if not self._own_sampled(given) or (given.columns and label is None):
@@ -74,7 +75,7 @@ class SampledCoefficients(ThroughCoefficients):
             given.process, y if label is None else y[:, label], 0.0, given.X, given.Z
         )
 
-    def _own_sampled(self, given):
+    def _own_sampled(self, given: Conditioning) -> bool:
         """Whether samples' own deviations from the smooth part were sampled too."""
         return OWN_WHITENED in given.theta or LATENT in given.theta
 
@@ -97,15 +98,17 @@ class SampledCoefficients(ThroughCoefficients):
         """The smooth part at the observations, (n,) or (n, C), from coefficients."""
         return pt.dot(seen.F, white)
 
-    def condition(self, given):
+    def condition(self, given: Conditioning) -> Found:
         white = given.theta[WHITENED]
         return Found(white, pt.zeros((white.shape[0], 1)))
 
-    def posterior(self, given, found, label=None):
+    def posterior(
+        self, given: Conditioning, found: Found, label: TensorLike | None = None
+    ) -> LowRank:
         alpha = found.alpha if label is None else found.alpha[:, label]
         return LowRank(self.design(given, label), alpha, None, found.root)
 
-    def leave_one_out(self, given):
+    def leave_one_out(self, given: Conditioning) -> LeftOut:
         """Predictions of f_i given the coefficients, with the rows' deviations."""
         seen, f = super().design(given), self.values(given)
         own = seen.D if self._own_sampled(given) else pt.zeros(given.X.shape[0])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytensor.tensor as pt
 
@@ -12,8 +14,10 @@ from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.posteriors.base import Conditioning, Found, Strategy
 from bayes_gpx.posteriors.evidence.row_bounds import Rows
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
-from bayes_gpx.posteriors.prior_functions import IndexedFunction, by_class, prior_function
+from bayes_gpx.posteriors.prior_functions import Fresh, IndexedFunction, by_class, prior_function
+from bayes_gpx.processes.basis_process import BasisProcess
 from bayes_gpx.processes.indexed_process import IndexedProcess
+from bayes_gpx.processes.operators import Operator
 
 
 class ThroughCoefficients(Strategy):
@@ -32,7 +36,9 @@ class ThroughCoefficients(Strategy):
         )
 
     @abstractmethod
-    def posterior(self, given, found, label=None):
+    def posterior(
+        self, given: Conditioning, found: Found, label: TensorLike | None = None
+    ) -> LowRank:
         """A `LowRank`."""
 
     def through(self, given: Conditioning, found: Found) -> LowRank:
@@ -42,29 +48,31 @@ class ThroughCoefficients(Strategy):
             seen = replace(seen, X=None, y=None, Z=None)
         return LowRank(seen, found.alpha, found.root)
 
-    def update(self, given, found, fresh):
+    def update(self, given: Conditioning, found: Found, fresh: Fresh) -> Tensor:
         """Drawn coefficients; with inducing points, minus the prior function's coefficients."""
         basis = given.inducing is None and not isinstance(given.process, IndexedProcess)
         prior = None if basis else prior_function(given, fresh)
         normal = fresh.normal((found.alpha.shape[0], *given.columns))
         of_class = [self.posterior(given, found, label) for label in given.labels]
         if given.columns:
-            drawn = [q.drawn(normal[:, c]) for c, q in enumerate(of_class)]
-            drawn = pt.stack(drawn, axis=1)
+            drawn = pt.stack([q.drawn(normal[:, c]) for c, q in enumerate(of_class)], axis=1)
         else:
             drawn = of_class[0].drawn(normal)
         if prior is None:
             return drawn
         if isinstance(prior, IndexedFunction):
             return drawn - prior.coefficients(self.design(given))
-        return drawn - solve_root(self.design(given).inducing_root, prior(given.inducing))
+        u = cast(Operator, given.inducing)
+        return drawn - solve_root(self.design(given).inducing_root, prior(u))
 
-    def function(self, given, update, fresh):
-        indexed = isinstance(given.process, IndexedProcess)
-        if given.inducing is None and not indexed:
-            return lambda operator: by_class(given.process.values, operator, update, given)
+    def function(
+        self, given: Conditioning, update: Tensor, fresh: Fresh
+    ) -> Callable[[Operator], Tensor]:
+        if given.inducing is None and not isinstance(given.process, IndexedProcess):
+            values = cast(BasisProcess, given.process).values
+            return lambda operator: by_class(values, operator, update, given)
         prior, design = prior_function(given, fresh), self.design(given)
-        if indexed:
+        if isinstance(prior, IndexedFunction):
             return lambda operator: prior(operator) + prior.moved(design, operator, update)
         return lambda operator: prior(operator) + pt.dot(design.design(operator), update)
 

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.numerics.linear_algebra import solve_root
-from bayes_gpx.posteriors.base import Collapsed, Conditioning, Found
+from bayes_gpx.posteriors.base import Collapsed, Conditioning, Found, GroupsLeft, LeftOut
 from bayes_gpx.posteriors.evidence.groups import Precision
 from bayes_gpx.posteriors.evidence.row_bounds import (
+    Coefficients,
+    Rows,
+    Variational as VariationalBound,
     at_rows,
     best_variational,
     bound_around,
     variational,
 )
-from bayes_gpx.posteriors.low_rank import LEAST_VARIANCE
+from bayes_gpx.posteriors.evidence.step_graphs import Gaussians
+from bayes_gpx.posteriors.low_rank import LEAST_VARIANCE, LowRank, LowRankDesign
 from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of, where_found
 from bayes_gpx.posteriors.strategies.left_out import (
     LEAST_SITE,
@@ -38,7 +45,9 @@ class Variational(ThroughCoefficients, Collapsed):
         bound, found, expected, rows = self._by_rows(given, ridge)
         return pt.switch(pt.isinf(bound), -np.inf, bound_around(found, expected, rows))
 
-    def _by_rows(self, given, ridge=0.0):
+    def _by_rows(
+        self, given: Conditioning, ridge: TensorLike = 0.0
+    ) -> tuple[Tensor, Coefficients, Callable[[Gaussians], Tensor], Rows]:
         """Bound, the best posterior, expectations at rows, and the rows."""
         block, rows = block_of(given)
         seen = self.design(block)
@@ -47,33 +56,43 @@ class Variational(ThroughCoefficients, Collapsed):
         bound, found = best_variational(*known, rows)
         return bound, found, lambda q: at_rows(*known, q).logp, rows
 
-    def parts(self, given, ridge=0.0):
+    def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
         seen = self.design(given)
         return [seen.F, seen.unseen + seen.D + ridge, given.exposure, *values_of(given)]
 
-    def signature(self, likelihood):
+    def signature(self, likelihood: Likelihood) -> str:
         return f"(n,m),(n),(n){',()' * len(likelihood.hyperparameters)}"
 
-    def log_density(self, likelihood, y, F, rest, exposure, *values):  # noqa: N803
+    def log_density(
+        self,
+        likelihood: Likelihood,
+        y: Tensor,
+        F: Tensor,
+        rest: Tensor,
+        exposure: Tensor,
+        *values: Tensor,
+    ) -> Tensor:  # noqa: N803
         theta = values_by_name(likelihood, values)
         return variational(likelihood, F, rest, y, theta, exposure).bound
 
-    def _best(self, given):
+    def _best(self, given: Conditioning) -> tuple[LowRankDesign, Tensor, VariationalBound]:
         """Design, variances besides the coefficients', and the best posterior."""
         seen = self.design(given)
         rest = seen.unseen + seen.D
         data = given.y, given.theta, given.exposure
         return seen, rest, variational(given.likelihood, seen.F, rest, *data)
 
-    def condition(self, given):
+    def condition(self, given: Conditioning) -> Found:
         bound, found, _, _ = self._by_rows(given)
         return where_found(bound, found.mean.T, found.root)
 
-    def posterior(self, given, found, label=None):
+    def posterior(
+        self, given: Conditioning, found: Found, label: TensorLike | None = None
+    ) -> LowRank:
         own = found if label is None else Found(found.alpha[:, label], found.root[label])
         return self.through(given, own)
 
-    def leave_one_out(self, given):
+    def leave_one_out(self, given: Conditioning) -> LeftOut:
         refuse_parts(given)
         _, rest, (bound, _, at) = self._best(given)
         known = at.known / (1.0 - at.W * at.known)
@@ -81,7 +100,7 @@ class Variational(ThroughCoefficients, Collapsed):
         spread = known + (rest[:, None] if given.columns else rest)
         return scored(given, bound, mean, spread)
 
-    def leave_groups_out(self, given, groups):
+    def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
         """The joint density is the group's bound, at the best posterior of all rows."""
         likelihood = given.likelihood
         if given.columns or not likelihood.concave:
