@@ -208,13 +208,15 @@ def test_a_function_may_rise_here_and_fall_there_but_not_both_everywhere(table):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"approximation": bx.Inducing(5)}, "constraints were given with approximation=Inducing"),
         ({"likelihood": "student_t"}, "constraints were given with likelihood='student_t'"),
         (
             {"representation": "hierarchy", "approximation": bx.HSGP(5)},
             "given with representation='hierarchy' in a GPX or with an approximation",
         ),
-        ({"groups": list("aabbbaabba")}, "given together with groups"),
+        (
+            {"groups": list("aabbbaabba"), "approximation": bx.Inducing(5)},
+            "Leave one of the three out",
+        ),
     ],
 )
 def test_models_that_cannot_use_constraints_refuse_them(table, options, message):
