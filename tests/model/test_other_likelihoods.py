@@ -220,8 +220,8 @@ def test_attributions_of_a_probability():
 
 def test_what_cannot_be_asked_says_so():
     model = bx.GP(X, LABELS, likelihood="bernoulli")
-    with pytest.raises(ValueError, match="one baseline"):
-        bx.attributions(model, THETA, X[:2], baseline=X[:3], **QUIET)
+    with pytest.raises(ValueError, match="method is 'right'.*as many as are needed"):
+        bx.attributions(model, THETA, X[:2], method="right", steps=9, **QUIET)
     periodic = bx.GP(X, LABELS, likelihood="bernoulli", kernel="periodic")
     with pytest.raises(ValueError, match="no random functions.*on='latent'"):
         bx.derivatives(periodic, THETA | {"period": 2.0}, X[:2], **QUIET)
