@@ -81,7 +81,11 @@ class Arrow:
         self.factor = np.linalg.inv(np.linalg.cholesky(A)).transpose(0, 2, 1)
         self.inverse = self.factor @ self.factor.transpose(0, 2, 1)
         self.gain = self.inverse @ B
-        S = rows.F.T @ weighed[:, K:] + np.eye(M) - np.tensordot(B, self.gain, ([0, 1], [0, 1]))
+        # S as a sum of squares, (F - E T)' tau (F - E T) + T'T: in the difference of its definition
+        # informative rows would cancel.
+        self.moved = rows.F - rows.spread(rows.E, self.gain)
+        self.through = np.tensordot(self.gain, self.gain, ([0, 1], [0, 1]))
+        S = (tau[:, None] * self.moved).T @ self.moved + self.through + np.eye(M)
         self.root = np.linalg.cholesky(0.5 * (S + S.T))
         if not np.isfinite(self.root).all():
             raise np.linalg.LinAlgError
@@ -95,17 +99,15 @@ class Arrow:
     @cached_property
     def at_rows(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Variances (n,) of rows' latent values, and covariances with v (n, M) and u (n, K)."""
-        F, E, _ = self.rows
-        with_v = (F - self.rows.spread(E, self.gain)) @ self.covariance
+        E, with_v = self.rows.E, self.moved @ self.covariance
         own = self.rows.spread(E, self.inverse)
         with_u = own - self.rows.spread(with_v, self.gain.transpose(0, 2, 1))
-        return (F * with_v).sum(axis=1) + (E * with_u).sum(axis=1), with_v, with_u
+        return (self.moved * with_v).sum(axis=1) + (E * own).sum(axis=1), with_v, with_u
 
     def divergence(self, v: np.ndarray, u: np.ndarray) -> float:
         """Kullback-Leibler divergence of N((v, u), P^-1) from the standard normal prior."""
-        through = np.einsum("gkm,gkn->mn", self.gain, self.gain)
         trace = np.trace(self.covariance) + (self.factor**2).sum()
-        trace += (through * self.covariance).sum()
+        trace += (self.through * self.covariance).sum()
         logs = np.log(np.diag(self.root)).sum()
         logs -= np.log(np.diagonal(self.factor, axis1=1, axis2=2)).sum()
         return 0.5 * (trace + (v**2).sum() + (u**2).sum() - v.size - u.size) + logs
