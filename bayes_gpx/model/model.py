@@ -135,22 +135,20 @@ class Model:
                 "The model has constraints, which may be about features that are left out. Use a "
                 "model without constraints."
             )
-        training = self.training.only(sources)
+        training, dims = self.training.only(sources), {"U": "feature", "U_Z": "z_feature"}
         kept = {"feature": np.isin(self.training.X.columns, training.X.columns)}
         if training.tied:
             kept["z_feature"] = np.isin(self.training.Z.columns, training.Z.columns)
-        dims = {h.name: h.dim for h in self.specification.hyperparameters}
-        fixed = {n: v[kept[dims[n]]] for n, v in self.fixed.items() if dims[n] in kept}
+        dims |= {h.name: h.dim for h in self.specification.hyperparameters}
+        values = (self.fixed | self.inducing).items()
+        own = {n: v[..., kept[dims[n]]] for n, v in values if dims[n] in kept}
+        fixed = {n: v for n, v in own.items() if n in self.fixed}
         settings = self._settings | {"priors": {**self.priors, **fixed}}
-        sides = {"U": "feature", "U_Z": "z_feature"}
-        points = {n: U[:, kept[sides[n]]] for n, U in self.inducing.items() if sides[n] in kept}
-        points = {**self.inducing, **points}
-        specification = self.specification
-        if isinstance(basis := specification.approximation, HSGP):
-            along = np.array(basis.along(self.training.d))[kept["feature"]]
-            basis = replace(basis, m=tuple(map(int, along)))
-            specification = replace(specification, approximation=basis)
-        return self.restored(training, specification, KeptOfRows(inducing=points), **settings)
+        known = KeptOfRows(inducing={n: own.get(n, U) for n, U in self.inducing.items()})
+        specification, basis = self.specification, self.specification.approximation
+        if isinstance(basis, HSGP):
+            specification = replace(specification, approximation=basis.of_columns(kept["feature"]))
+        return self.restored(training, specification, known, **settings)
 
     def kept_of_rows(self, idata: Draws, num_draws: int | None = None) -> KeptOfRows:
         """Summaries that replace out-of-core rows at these draws; one pass over the rows each."""
@@ -229,7 +227,8 @@ class Model:
             x = in_groups(x, group)
         if data.outputs is not None:
             x, z = add_cells(x, z, data.outputs, self.in_model, enter)
-        inducing = {name: _points_tensor(points) for name, points in self.inducing.items()}
+        points = self.inducing.items()
+        inducing = {name: pt.specify_shape(pt.constant(U), U.shape) for name, U in points}
         y: Any = scaled["y"]
         exposure, parts = None, None
         if data.streamed:
@@ -501,7 +500,3 @@ def _rebuilt(
 def _register_numba() -> None:
     """Give the log density its numba form, for those who sample by PyMC; it takes a second."""
     from bayes_gpx.posteriors.evidence import numba_forms  # noqa: F401
-
-
-def _points_tensor(points: np.ndarray) -> Tensor:
-    return pt.specify_shape(pt.constant(points), points.shape)

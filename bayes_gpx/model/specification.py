@@ -124,7 +124,7 @@ class Specification:
                 "(rows, outputs) of numbers, likelihood='categorical', or correlation=0."
             )
         if self.outputs is not None:
-            self._refuse_outputs()
+            self._refuse_correlation("outputs", self.outputs, "one model for each output")
         elif self.correlation:
             self._refuse_correlation("classes", self.classes, "correlation=0")
         for summand in self.summands:
@@ -143,10 +143,6 @@ class Specification:
         ):
             if wrong:
                 raise ValueError(f"groups was given to a GPX. Use {expected}.")
-
-    def _refuse_outputs(self) -> None:
-        """Raise for what several outputs do not go together with."""
-        self._refuse_correlation("outputs", self.outputs, "one model for each output")
 
     def _refuse_correlation(self, of: str, number: int | None, cure: str) -> None:
         """Raise for settings that correlated functions do not support, and for a wrong rank."""

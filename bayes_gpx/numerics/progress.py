@@ -46,7 +46,7 @@ class Bar(Progress):
     # Rich's own `track` starts one even if nothing is displayed, and waits for it where its loop
     # ends. If an error leaves the loop open until Python exits, it waits forever.
 
-    def track(  # type: ignore[override]
+    def track(
         self, sequence: Iterable, *, total: int | None = None, description: str = ""
     ) -> Iterator:
         """Yield the items of a sequence, and count them."""

@@ -98,6 +98,11 @@ class HSGP:
             raise ValueError(f"HSGP has m for {len(m)} columns. Pass one for each of {d}.")
         return m
 
+    def of_columns(self, kept: np.ndarray) -> "HSGP":
+        """The same along some of the columns, (d,) of booleans."""
+        m = np.array(self.along(len(kept)))[kept]
+        return HSGP(tuple(m.tolist()), self.c)
+
     def size(self, d: int) -> int:
         """Number of basis functions for d columns."""
         return int(np.prod([float(m) for m in self.along(d)]))

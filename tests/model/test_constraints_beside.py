@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
+from scipy.stats import multivariate_normal
 
 import bayes_gpx as bx
 import oracle
@@ -122,3 +123,28 @@ def test_inducing_points_at_rows_and_constraints_are_exact(kind):
 def test_three_at_once_are_refused():
     with pytest.raises(ValueError, match="Leave one of the three out"):
         bx.GP(X, Y, groups=G, constraints=[Increasing("dose")], approximation=bx.Inducing(3))
+
+
+def test_few_inducing_points_are_titsias_bound_with_values_of_noisy_rest():
+    """What the points leave of rows lowers the bound, and of a stated value adds to its noise."""
+    U, at, sd = X.to_numpy()[:5] + 0.2, X.to_numpy()[6:8] - 0.1, 0.1
+    model = bx.GP(
+        X, Y, scale=False, constraints=[Value(at, [0.5, 0.1], sd)], approximation=bx.Inducing(U)
+    )
+    root = np.linalg.cholesky(k(U, U) + 1e-10 * AMPLITUDE**2 * np.eye(5))
+    F, G_of, new = (np.linalg.solve(root, k(U, rows)).T for rows in (X, at, X_NEW))
+    left = [AMPLITUDE**2 - (design**2).sum(axis=1) for design in (F, G_of, new)]
+    assert min(map(np.min, left)) > 0.001
+    design, values = np.vstack([F, G_of]), np.array([*Y, 0.5, 0.1])
+    D = np.array([*[SIGMA**2] * 12, *(sd**2 + left[1])])
+    C = design @ design.T + np.diag(D)
+    joint = multivariate_normal(np.zeros(14), C).logpdf(values)
+    alone = multivariate_normal(np.zeros(2), C[12:, 12:]).logpdf(values[12:])
+    expected = joint - alone - 0.5 * (left[0] / SIGMA**2).sum()
+    found = bx.log_likelihood(model, PLAIN, progressbar=False)["log_marginal_likelihood"].item()
+    assert_allclose(found, expected, rtol=1e-7)
+    gain = np.linalg.solve(C, design @ new.T).T
+    posterior = bx.predictions(model, PLAIN, X_NEW, **QUIET)
+    assert_allclose(posterior["f_mean"], gain @ values, rtol=1e-6)
+    variance = (new**2).sum(axis=1) - (gain * (design @ new.T).T).sum(axis=1) + left[2]
+    assert_allclose(posterior["f_sd"], np.sqrt(variance), rtol=1e-6)

@@ -7,6 +7,8 @@ import pytensor.tensor as pt
 import pytest
 
 from bayes_gpx.processes import operators
+from bayes_gpx.processes.approximations import HSGP
+from bayes_gpx.processes.basis_process import expanded
 from bayes_gpx.processes.gaussian_process import GaussianProcess
 from bayes_gpx.processes.indexed_process import IndexedProcess, Loaded, Part, in_groups
 
@@ -70,3 +72,14 @@ def test_sums_and_covariances_with_values_at_the_same_points(found):
     np.testing.assert_allclose(found["cross"], np.einsum("ici->ic", full), **CLOSE)
     expected = (found["elsewhere"] @ found["weights"][0]).reshape((5, 2))
     np.testing.assert_allclose(found["summed"], expected, **CLOSE)
+
+
+def test_basis_functions_have_covariances_of_slopes_with_values():
+    """As the full covariance has them, at the same points."""
+    kernel = GaussianProcess(pm.gp.cov.ExpQuad(2, ls=[0.9, 1.7]))
+    process = expanded(kernel, HSGP(4), pt.constant(X))
+    slope, value = operators.gradient(pt.constant(X)), operators.evaluate(pt.constant(X))
+    graphs = [process.cross(slope), process.covariance(slope, value)]
+    cross, whole = pytensor.function([], graphs, mode="FAST_COMPILE")()
+    np.testing.assert_allclose(cross, np.einsum("idi->id", whole.reshape((5, 2, 5))), **CLOSE)
+    assert abs(cross).max() > 0.01

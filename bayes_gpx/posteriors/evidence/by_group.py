@@ -192,12 +192,16 @@ class BestByGroup(Op):
     """(F, E, rest, y, exposure, codes, *hyperparameters) -> posterior of coefficients, and rows.
 
     `rest` (n,) is the noise's variance for a normal likelihood, else the variance of remainders.
-    Outputs, with a leading axis of classes where there are several: v (M,), u (G, K), the root (M,
-    M) of S, factor (G, K, K) with factor factor' = A^-1, gain T (G, K, M); at rows the mean and the
-    variance (n,) of the latent values without remainders, and their covariances with v (n, M) and
-    with the row's u (n, K); and the divergence from the prior, inf if no posterior was found.
-    Nothing is differentiable: at the maximum the bound's derivatives are those at a fixed
-    posterior.
+
+    The outputs have a leading axis of classes, if there are several:
+
+    - means v (M,) and u (G, K) of the coefficients;
+    - the root (M, M) of S, a factor (G, K, K) of each A^-1, and the gain T (G, K, M);
+    - at rows, the mean and the variance (n,) of the latent values without remainders, and their
+      covariances with v (n, M) and with the row's u (n, K);
+    - the divergence from the prior, which has no classes; inf if no posterior was found.
+
+    Nothing is differentiable. At the maximum, the bound has the derivatives of a fixed posterior.
     """
 
     __props__ = ("likelihood",)
