@@ -266,22 +266,17 @@ def _refuse_model(training: TrainingData, specification: Specification) -> None:
             "constraints were given together with a table of outputs. Pass one of them."
         )
     observation, approximation = specification.observation, specification.approximation
-    if observation.classes is not None or not observation.concave:
+    if observation.classes is not None:
         raise ValueError(
             f"constraints were given with likelihood={specification.likelihood!r}. Use a "
-            "likelihood of one latent value for each row, with a log density that is concave in "
-            "it, such as 'normal', 'bernoulli', 'poisson' or 'negative_binomial'."
+            "likelihood of one latent value for each row, such as 'normal', 'bernoulli', 'poisson' "
+            "or 'negative_binomial'."
         )
-    if approximation is not None and training.groups is not None:
+    if approximation is None and not observation.concave:
         raise ValueError(
-            f"constraints were given with groups and approximation={approximation!r}. Leave one of "
-            "the three out."
-        )
-    if approximation is not None and not specification.normal:
-        raise ValueError(
-            f"constraints were given with approximation={approximation!r} and "
-            f"likelihood={specification.likelihood!r}. Pass approximation=None, or "
-            "likelihood='normal'."
+            f"constraints were given with likelihood={specification.likelihood!r}, whose log "
+            "density is not concave in the latent value, and without an approximation. Pass such "
+            "as approximation=bx.Inducing(50), or another likelihood."
         )
     if specification.hierarchical and (approximation is not None or specification.family == "GPX"):
         raise ValueError(

@@ -106,6 +106,11 @@ def bound_by_rows(model: Any, minibatch: int) -> BoundByRows:
             f"minibatch is {minibatch}, but the training rows are out-of-core data. Leave "
             "minibatch out: each step then passes over all rows."
         )
+    if model.specification.constraints is not None:
+        raise ValueError(
+            f"minibatch is {minibatch}, but the model has constraints, which are fitted together "
+            "with all rows. Leave minibatch out to use all rows."
+        )
     if minibatch > data.n or model.specification.normal:
         raise ValueError(
             f"minibatch is {minibatch} with {data.n} rows and "

@@ -38,8 +38,9 @@ def latent_names(specification: Specification, rename: Rename) -> dict[str, str]
         return {}
     if specification.normal and not specification.hierarchical:
         return {CONSTRAINED: rename(CONSTRAINED)}
-    about = {} if constraints is None else {CONSTRAINED_WHITENED: rename(CONSTRAINED_WHITENED)}
     weighs, rows = specification.family == "GPX", _on_rows(specification)
+    # Coefficients determine what constraints are about.
+    about = {CONSTRAINED_WHITENED: rename(CONSTRAINED_WHITENED)} if constraints and rows else {}
     if not specification.hierarchical:
         own = {OWN_WHITENED: f"{rename('y')}_{OWN_WHITENED}"} if weighs and not rows else {}
         return {WHITENED: f"{rename('y')}_{WHITENED}", **own, **about}
@@ -74,8 +75,9 @@ def latent_values(
     constraints = given.constraints
     if constraints is None:
         return sampled.values(replace(given, theta=given.theta | white))
-    shape = len(constraints.statements)
-    white[CONSTRAINED_WHITENED] = pm.Normal(rename(CONSTRAINED_WHITENED), shape=shape)
+    if _on_rows(specification):
+        shape = len(constraints.statements)
+        white[CONSTRAINED_WHITENED] = pm.Normal(rename(CONSTRAINED_WHITENED), shape=shape)
     known, n = sampled.known_values(replace(given, theta=given.theta | white)), given.y.shape[0]
     pm.Potential(rename("constraints"), constraints.log_probability(known[n:]).sum())
     return known[:n]

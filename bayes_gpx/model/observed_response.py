@@ -20,20 +20,21 @@ from bayes_gpx.data.training import TrainingData
 from bayes_gpx.model.latent_variables import latent_values, weighed_values
 from bayes_gpx.model.specification import Specification
 from bayes_gpx.numerics.row_sums import parameters_of
-from bayes_gpx.posteriors.base import Collapsed, Conditioning
+from bayes_gpx.posteriors.base import Conditioning
 from bayes_gpx.posteriors.constraints import sites, with_sites
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.posteriors.laplace import prior_covariance
 from bayes_gpx.posteriors.strategies.by_group import ByGroup
 from bayes_gpx.posteriors.strategies.choice import has_large_design
+from bayes_gpx.posteriors.strategies.collapsed import Collapsed
+from bayes_gpx.posteriors.strategies.constrained_coefficients import (
+    BasisWithConstraints,
+    ByGroupWithConstraints,
+)
 from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
 from bayes_gpx.posteriors.strategies.variational import Variational
-from bayes_gpx.posteriors.strategies.with_constraints import (
-    BasisWithConstraints,
-    ExactWithConstraints,
-    WithConstraints,
-)
+from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraints, WithConstraints
 
 if TYPE_CHECKING:
     from bayes_gpx.model.specification import Specification
@@ -75,7 +76,7 @@ def collapsed(
 ) -> list[Tensor]:
     """Add y with all but hyperparameters integrated out, exactly or by an approximate density."""
     strategy, scaling = cast(Collapsed, specification.strategy_of()), training.response_scaling
-    draw = GENERATIVE.get(type(strategy))
+    draw = GENERATIVE.get(type(strategy)) if specification.normal else None
     large = has_large_design(strategy, given)
     if large or strategy.by_sums:
         given = _unfolded(given)
@@ -220,6 +221,17 @@ def _by_group(
     return _low_rank_normal(F, D, size) + added
 
 
+def _by_group_with_constraints(
+    F: Tensor, E: Tensor, D: Tensor, unseen: Tensor, codes: Tensor, _: Tensor, *others: Any
+) -> Tensor:  # noqa: N803
+    """Y (..., n) on the model's scale given constraints, which are of no group."""
+    G, V, low, high, size = others
+    shared = pt.concatenate([F, G])
+    C, n = pt.dot(shared, shared.T) + pt.diag(pt.concatenate([D, V])), F.shape[0]
+    same = pt.eq(codes[:, None], codes)
+    return _normal_with_constraints(C[:n, :n].inc(same * pt.dot(E, E.T)), low, high, size)
+
+
 GENERATIVE: dict[type, Callable[..., Tensor]] = {
     Exact: _normal,
     ExactWithConstraints: _normal_with_constraints,
@@ -227,6 +239,7 @@ GENERATIVE: dict[type, Callable[..., Tensor]] = {
     LowRankNormal: _low_rank_normal,
     FixedBasis: _fixed_basis,
     ByGroup: _by_group,
+    ByGroupWithConstraints: _by_group_with_constraints,
 }
 """What draws y from the parts of a density, where that is y's own and not an approximation."""
 

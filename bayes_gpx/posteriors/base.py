@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, cast
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikelihood
+from bayes_gpx.likelihoods.base import ScalarLikelihood, VectorLikelihood
 from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.base import Process
@@ -146,12 +146,12 @@ class LeftOut(NamedTuple):
 
 
 class GroupsLeft(NamedTuple):
-    """Predictions of each observation given the other groups."""
+    """Predictions of each observation given the other groups; the last three as in `LeftOut`."""
 
     joint: Any  # (n,), log density of all y of the group
-    terms: Any  # (n,), log density of y_i alone
-    mean: Any  # (n,), of f_i
-    spread: Any  # (n,), variance of f_i
+    terms: Any
+    mean: Any
+    spread: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,9 +249,8 @@ class Strategy(ABC):
         Raises ValueError for a strategy without a closed form.
         """
         raise ValueError(
-            "Groups cannot be left out of this fit in closed form: its latent values were sampled, "
-            "or it has several classes, or an approximation and a likelihood that is not "
-            "log-concave. Refit without each group: az.loo_kfold(..., group_by=groups) takes a "
+            "Groups cannot be left out of this fit in closed form, because its latent values were "
+            "sampled. Refit without each group: az.loo_kfold(..., group_by=groups) takes a "
             "bx.SamplingWrapper(model, idata)."
         )
 
@@ -268,22 +267,6 @@ class Strategy(ABC):
         self, given: Conditioning, update: Tensor, fresh: Any
     ) -> Callable[[Operator], Tensor]:
         """A random function: call it with an operator of the smooth part."""
-
-
-class Collapsed(Strategy):
-    """A strategy with a density of y given hyperparameters alone: f is integrated out."""
-
-    @abstractmethod
-    def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
-        """List the tensors that `log_density` is a function of; `ridge` is added to variances."""
-
-    @abstractmethod
-    def signature(self, likelihood: Likelihood) -> str:
-        """Core shapes of `parts`, as NumPy writes them."""
-
-    @abstractmethod
-    def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
-        """Log density of y, or its approximation or bound: a scalar."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pandas as pd
+import pytensor.tensor as pt
 import pytest
+import xarray as xr
 from numpy.testing import assert_allclose
 from scipy import optimize, special, stats
 
@@ -157,6 +159,118 @@ def test_other_likelihoods_remove_sites_together(kind):
             assert_allclose(found["elpd_group"].sel(group=label), laplace, rtol=1e-6)
 
 
+CLASSES = np.digitize(Y, np.quantile(Y, [0.35, 0.7]))
+
+
+@pytest.mark.parametrize("correlation", [0, 1])
+def test_classes_remove_the_sites_of_all_of_them_together(correlation):
+    """Natural parameters of the joint mode less those of a group; terms by sampling."""
+    loadings = np.array([[0.9], [-0.4], [0.6]])
+    shared = 1.3**2 * np.eye(3) + correlation * loadings @ loadings.T
+    theta = SIZED | ({"loading": loadings} if correlation else {})
+    K = np.kron(oracle.expquad(X, X, np.array([0.8, 1.3])), shared)
+    K += 1e-10 * np.eye(3 * N)
+    hot = np.eye(3)[CLASSES]
+
+    def lost(f):
+        at = f.reshape((N, 3))
+        slope = hot - special.softmax(at, axis=1)
+        gain = (special.log_softmax(at, axis=1) * hot).sum()
+        return 0.5 * f @ np.linalg.solve(K, f) - gain, np.linalg.solve(K, f) - slope.ravel()
+
+    f = optimize.minimize(lost, np.zeros(3 * N), jac=True, method="BFGS", tol=1e-9).x
+    p = special.softmax(f.reshape((N, 3)), axis=1)
+    W = np.zeros((N, 3, N, 3))
+    W[np.arange(N), :, np.arange(N)] = p[:, :, None] * np.eye(3) - p[:, :, None] * p[:, None]
+    W, pull = W.reshape((3 * N, 3 * N)), (hot - p).ravel()
+    model = bx.GP(X, CLASSES, likelihood="categorical", correlation=correlation, scale=False)
+    found = bx.loo_predictions(model, theta, groups=GROUPS, seed=1, **QUIET)
+    rng = np.random.default_rng(3)
+    for label in "abcd":
+        own = np.repeat(label == GROUPS, 3)
+        sites = W * ~own
+        cov = np.linalg.inv(np.linalg.inv(K) + sites)
+        mean = (cov @ np.where(own, 0.0, W @ f + pull))[own]
+        cov, at = cov[np.ix_(own, own)], f[own]
+        labels = CLASSES[label == GROUPS]
+        draws = rng.multivariate_normal(mean, cov, size=50_000).reshape((-1, len(labels), 3))
+        density = special.softmax(draws, axis=2)[:, np.arange(len(labels)), labels]
+        # The terms of classes are sums over 128 quasi-random points.
+        assert_allclose(found["elpd"][label == GROUPS], np.log(density.mean(axis=0)), atol=0.05)
+        joint = (special.log_softmax(at.reshape((-1, 3)), axis=1) * hot[label == GROUPS]).sum()
+        joint -= 0.5 * (at - mean) @ np.linalg.solve(cov, at - mean)
+        joint -= 0.5 * np.linalg.slogdet(np.eye(own.sum()) + cov @ W[np.ix_(own, own)])[1]
+        if len(labels) > 1:
+            assert_allclose(found["elpd_group"].sel(group=label), joint, rtol=1e-5)
+
+
+SITED = {
+    "student_t": ((Y - Y.mean()) / Y.std(), SIZED | {"sigma": 0.1, "nu": 2.0}, None),
+    "categorical": (CLASSES, SIZED, 3),
+}
+
+
+@pytest.mark.parametrize("kind", SITED)
+def test_sites_of_an_approximation_leave_its_natural_parameters(kind):
+    """Of three classes, and of sites that have negative precisions.
+
+    The sites follow from a row's mean and variance by the likelihood's expectations; the posterior
+    that they lead to in the inducing values has these means and variances again.
+    """
+    y, theta, classes = SITED[kind]
+    model = bx.GP(X, y, likelihood=kind, approximation=bx.Inducing(U), scale=False)
+    likelihood, C = model.specification.observation, classes or 1
+    rows = bx.predictions(model, theta, on="latent", keep="summary", **QUIET)
+    mean, known = rows["f_mean"].values.reshape((N, C)), rows["f_sd"].values.reshape((N, C)) ** 2
+    cross = 1.3**2 * oracle.expquad(X, U, SIZED["lengthscale"])
+    inducing = 1.3**2 * (oracle.expquad(U, U, SIZED["lengthscale"]) + 1e-10 * np.eye(6))
+    F = np.linalg.solve(np.linalg.cholesky(inducing), cross.T).T
+    rest = 1.3**2 - (F**2).sum(axis=1)
+
+    own = {name: pt.as_tensor(value) for name, value in theta.items()}
+
+    def expectations(m, v):
+        two = (m, np.sqrt(v)) if classes else (m[:, 0], np.sqrt(v[:, 0]))
+        found = likelihood.expected_log(*map(pt.as_tensor, (*two, y)), own, pt.ones(N))
+        return [v.eval().reshape((N, -1)) for v in found]
+
+    logp, slope, tau = expectations(mean, known)
+    assert (tau < 0.0).any() == (kind == "student_t")
+    found = bx.loo_predictions(model, theta, groups=GROUPS, seed=1, **QUIET)
+    height = logp[:, 0] + 0.5 * (tau * (known - rest[:, None])).sum(axis=1)
+    for label in "abcd":
+        own, total = label == GROUPS, height[label == GROUPS].sum()
+        center, spread = np.zeros((2, own.sum(), C))
+        for c in range(C):
+            P = np.eye(6) + (F * tau[:, [c]]).T @ F
+            cov = np.linalg.inv(P)
+            assert_allclose((F @ cov * F).sum(axis=1) + rest, known[:, c], rtol=1e-5)
+            pulled = F @ cov @ F.T @ (slope[:, c] + tau[:, c] * mean[:, c])
+            assert_allclose(pulled, mean[:, c], rtol=1e-5, atol=1e-6)
+            rows = F[own]
+            cavity = np.linalg.inv(P - (rows * tau[own][:, [c]]).T @ rows)
+            S = rows @ cavity @ rows.T
+            shift = S @ slope[own, c]
+            center[:, c], spread[:, c] = mean[own, c] - shift, np.diag(S) + rest[own]
+            total += 0.5 * np.linalg.slogdet(cov @ np.linalg.inv(cavity))[1]
+            total -= 0.5 * slope[own, c] @ shift
+        if own.sum() > 1:
+            assert_allclose(found["elpd_group"].sel(group=label), total, rtol=1e-5)
+        if kind == "student_t":
+            assert_allclose(found["y_mean"][own], center[:, 0], rtol=1e-5)
+            e = np.linspace(-9.0, 9.0, 20_001)
+            terms = stats.t.pdf(y[own][:, None], 2.0, center + np.sqrt(spread) * e, 0.1)
+            density = np.trapezoid(terms * stats.norm.pdf(e), e)
+            assert_allclose(found["elpd"][own], np.log(density), rtol=1e-4)
+        else:
+            draws = center + np.sqrt(spread) * np.random.default_rng(3).normal(size=(50_000, 1, C))
+            density = special.softmax(draws, axis=2)[:, np.arange(own.sum()), y[own]]
+            assert_allclose(found["elpd"][own], np.log(density.mean(axis=0)), atol=0.05)
+    alone = bx.loo_predictions(model, theta, groups=np.arange(N), seed=1, **QUIET)
+    one = bx.loo_predictions(model, theta, seed=1, **QUIET)
+    assert_allclose(alone["elpd_group"], one["elpd"], rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_a_bound_of_a_group_is_near_the_difference_of_bounds():
     """Variational posteriors of random features, with and without the group."""
@@ -252,5 +366,17 @@ def test_refuses_what_groups_no_rows():
     named = bx.GP(pd.DataFrame(X, index=[f"row {i}" for i in range(N)]), Y, scale=False)
     moved = pd.Series(GROUPS, index=named.training.X.index[::-1])
     refused("index of groups differs", moved, named, NOISY)
-    three = bx.GP(X, np.digitize(Y, np.quantile(Y, [0.3, 0.7])), likelihood="categorical")
-    refused("several classes", GROUPS, three, {"lengthscale": [0.8, 1.3], "amplitude": 1.1})
+
+
+def test_refuses_latent_values_that_were_sampled():
+    """The density of a group, given f of the others, is an integral without a closed form."""
+    model = bx.GP(X, LABELS, likelihood="bernoulli", scale=False)
+    dims = {"y_white": ["obs"], "amplitude": [], "lengthscale": ["feature"]}
+    values = {**SIZED, "y_white": RNG.normal(size=N)}
+    drawn = {
+        name: (["chain", "draw", *own], np.asarray(values[name])[None, None])
+        for name, own in dims.items()
+    }
+    posterior = xr.Dataset(drawn, {"feature": ["x0", "x1"]})
+    idata = xr.DataTree.from_dict({"posterior": posterior})
+    refused("latent values were sampled", GROUPS, model, idata)

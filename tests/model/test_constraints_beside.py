@@ -2,12 +2,15 @@
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytest
+import xarray as xr
 from numpy.testing import assert_allclose
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 import bayes_gpx as bx
 import oracle
+from bayes_gpx.inference.log_density import Density
 from bayes_gpx.model.constraints import Increasing, Slope, Value
 
 RNG = np.random.default_rng(3)
@@ -120,9 +123,124 @@ def test_inducing_points_at_rows_and_constraints_are_exact(kind):
         assert_allclose(left[0]["elpd"], left[1]["elpd"], atol=10 * close)
 
 
-def test_three_at_once_are_refused():
-    with pytest.raises(ValueError, match="Leave one of the three out"):
-        bx.GP(X, Y, groups=G, constraints=[Increasing("dose")], approximation=bx.Inducing(3))
+AT = X[:2] + 0.15
+STATED = [Increasing("dose", at=3), Value(AT, [0.5, 0.1], 0.1)]
+NEAR = np.concatenate([X, AT, *(AT + [step, 0.0] for step in (-0.01, 0.01))])
+COUNTS = RNG.poisson(np.exp(Y))
+APPROXIMATIONS = {"inducing": bx.Inducing(NEAR), "basis": bx.HSGP([6, 6], 2.5)}
+
+
+def same_moments(models, thetas, rtol):
+    fits = list(zip(models, thetas, strict=True))
+    for verb, name in ((bx.predictions, "f"), (bx.derivatives, "derivative")):
+        each = []
+        for model, theta in fits:
+            own = {} if model.training.groups is None else {"groups_new": G_NEW}
+            each.append(verb(model, theta, X_NEW, on="latent", **QUIET, **own))
+        for moment in ("mean", "sd"):
+            both = (of[f"{name}_{moment}"] for of in each)
+            assert_allclose(*both, rtol=rtol, atol=rtol)
+    parts = [bx.log_likelihood(*fit, progressbar=False) for fit in fits]
+    for name in ("log_marginal_likelihood", "log_likelihood"):
+        assert_allclose(parts[0][name], parts[1][name], rtol=10 * rtol)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("kind", APPROXIMATIONS)
+def test_sites_of_rows_with_almost_normal_noise_are_those_of_normal_noise(kind, grouped):
+    """Student's t with many degrees of freedom, whose rows have a variational posterior.
+
+    Expectations by quadrature are exact to about 1e-6 there.
+    """
+    options = {"constraints": STATED, "approximation": APPROXIMATIONS[kind], "scale": False}
+    options |= {"groups": G} if grouped else {}
+    theta = THETA if grouped else PLAIN
+    models = [bx.GP(X, Y, likelihood=of, **options) for of in ("student_t", "normal")]
+    same_moments(models, [theta | {"nu": 1e7}, theta], 1e-5)
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "poisson", "student_t"])
+def test_groups_without_amplitude_keep_constraints_beside_an_approximation(likelihood):
+    y = COUNTS if likelihood == "poisson" else Y
+    options = {"likelihood": likelihood, "constraints": STATED, "scale": False}
+    options["approximation"] = APPROXIMATIONS["basis"]
+    names = {"normal": ("sigma",), "student_t": ("sigma", "nu"), "poisson": ()}[likelihood]
+    known = PLAIN | {"nu": 4.0}
+    theta = {n: v for n, v in known.items() if n not in ("sigma", "nu") or n in names}
+    models = [bx.GP(X, y, groups=G, **options), bx.GP(X, y, **options)]
+    same_moments(models, [theta | {"group_amplitude": 0.0}, theta], 1e-6)
+
+
+def test_inducing_points_at_rows_and_constraints_are_exact_with_groups():
+    options = {"groups": G, "constraints": STATED[1:], "scale": False}
+    points = bx.Inducing(np.concatenate([X, AT]))
+    models = [bx.GP(X, Y, approximation=a, **options) for a in (points, None)]
+    same_moments(models, [THETA, THETA], 1e-5)
+    labels = (Y > 0).astype(int)
+    options |= {"constraints": STATED, "likelihood": "bernoulli"}
+    models = [bx.GP(X, labels, approximation=a, **options) for a in (bx.Inducing(NEAR), None)]
+    theta = {n: v for n, v in THETA.items() if n != "sigma"}
+    means = [
+        bx.predictions(m, theta, X_NEW, groups_new=G_NEW, on="latent", **QUIET)["f_mean"]
+        for m in models
+    ]
+    assert_allclose(*means, atol=0.02)  # two approximations of rows: a bound, and propagation
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_densities_of_constraints_beside_counts_have_these_slopes(grouped):
+    options = {"groups": G} if grouped else {}
+    model = bx.GP(
+        X, COUNTS, likelihood="poisson", constraints=STATED, approximation=bx.HSGP([4, 4], 2.0),
+        **options,
+    )  # fmt: skip
+    density = Density(model.objective, jacobian=True)
+    evaluate = density.value_and_slope()
+    x = density.unconstrain({}) + 0.3
+    slope = evaluate(x)[1].copy()
+    for i in range(len(x)):
+        ends = [evaluate(x + s * 1e-4 * np.eye(len(x))[i])[0] for s in (1.0, -1.0)]
+        assert_allclose(slope[i], (ends[0] - ends[1]) / 2e-4, rtol=1e-4, atol=1e-5)
+
+
+def test_a_constraint_of_huge_sd_is_none_beside_counts():
+    known = [Slope("dose", mean=2.0, sd=1e6, at=X[:2]), Slope("age", low=-1e6, at=2)]
+    options = {"likelihood": "poisson", "approximation": bx.HSGP([4, 4], 2.0), "scale": False}
+    theta = {n: v for n, v in PLAIN.items() if n != "sigma"}
+    models = [bx.GP(X, COUNTS, constraints=own, **options) for own in (known, ())]
+    same_moments(models, [theta, theta], 1e-6)
+
+
+def test_sampled_coefficients_determine_what_constraints_are_about():
+    """The potential of a model of counts, from values of the function of these coefficients."""
+    theta, sd = {n: v for n, v in PLAIN.items() if n != "sigma"}, 0.5
+    known = [Value(X[:3] + 0.1, [0.4, 0.2, -0.1], sd)]
+    model = bx.GP(
+        X, COUNTS, likelihood="poisson", constraints=known, approximation=bx.HSGP([4, 4], 2.0),
+        priors=theta, scale=False,
+    )  # fmt: skip
+    white = RNG.normal(size=16)
+    (value,) = model.pymc.value_vars
+    potential = model.pymc.compile_logp(vars=[model.pymc["constraints"]])({value.name: white})
+    posterior = xr.Dataset({"y_white": (("chain", "draw", "coefficient"), white[None, None])})
+    idata = xr.DataTree.from_dict({"posterior": posterior})
+    values = bx.predictions(model, idata, X[:3] + 0.1, on="latent", **QUIET)["f_mean"]
+    assert_allclose(potential, norm.logpdf([0.4, 0.2, -0.1], values, sd).sum(), rtol=1e-6)
+
+
+def test_y_given_constraints_and_groups_is_drawn_from_their_joint_distribution():
+    known = [Value(AT, [1.5, -0.4], 0.05)]
+    options = {"groups": G, "constraints": known, "scale": False}
+    model = bx.GP(X, Y, approximation=bx.Inducing(NEAR), priors=THETA, **options)
+    y = pm.draw(model.pymc["y"], 4000, random_seed=1)
+    both = np.concatenate([X, AT])
+    C = k(both, both) + np.diag([*[SIGMA**2] * 12, *[0.05**2] * 2])
+    C[:12, :12] += LEVEL**2 * (G[:, None] == G)
+    gain = np.linalg.solve(C[12:, 12:], C[12:, :12]).T
+    mean, cov = gain @ [1.5, -0.4], C[:12, :12] - gain @ C[12:, :12]
+    assert (np.abs(y.mean(axis=0) - mean) < 5 * np.sqrt(np.diag(cov) / 4000)).all()
+    error = np.sqrt((cov**2 + np.outer(np.diag(cov), np.diag(cov))) / 4000)
+    assert (np.abs(np.cov(y.T) - cov) < 5.5 * error).all()
 
 
 def test_few_inducing_points_are_titsias_bound_with_values_of_noisy_rest():

@@ -25,16 +25,17 @@ processes: operators base approximations path_moments integrated_gradients expec
     players shapley covariance gaussian_process weight_process indexed_process
     class_process basis_functions basis_process
 likelihoods: base softmax_expectations predictive continuous counts classification
-posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax evidence/correlated
-    evidence/step_graphs evidence/variational evidence/sums evidence/row_bounds
-    evidence/by_group evidence/groups
-    evidence/intervals evidence/expectation_propagation evidence/numba_forms constraints base
+posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evidence/softmax
+    evidence/correlated evidence/step_graphs evidence/variational evidence/sums
+    evidence/row_bounds evidence/by_group evidence/groups
+    evidence/intervals evidence/expectation_propagation evidence/constrained_coefficients
+    evidence/numba_forms constraints base
     gaussian exact low_rank by_group
-    laplace correlated softmax latent prior_functions strategies/left_out strategies/on_rows
+    laplace correlated softmax latent prior_functions strategies/collapsed strategies/on_rows
     strategies/exact strategies/laplace strategies/through_coefficients strategies/low_rank
     strategies/variational strategies/sampled strategies/by_group strategies/correlated
-    strategies/with_constraints strategies/propagation strategies/choice minibatch pathwise
-    predictive_derivatives component_variances
+    strategies/with_constraints strategies/constrained_coefficients strategies/propagation
+    strategies/choice minibatch pathwise predictive_derivatives component_variances
 inference: base methods diagnostics log_density datatree optimise laplace nuts automatic
     stochastic
 draws: protocols hyperparameter_draws points level_moves intervals stores part_stores questions

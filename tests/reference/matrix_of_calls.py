@@ -141,6 +141,15 @@ def builders():
         "GP constrained inducing": partial(
             bx.GP, X, y, constraints=[increasing], approximation=few
         ),
+        "GP counts constrained waves": partial(
+            bx.GP, X, counts, likelihood="poisson", constraints=[increasing], approximation=waves
+        ),
+        "GP student constrained inducing": partial(
+            bx.GP, X, y, likelihood="student_t", constraints=[increasing], approximation=few
+        ),
+        "GP groups constrained waves": partial(
+            bx.GP, X, y, groups=groups, constraints=[increasing], approximation=waves
+        ),
         "GP outputs groups": partial(bx.GP, X, table, correlation=1, groups=groups),
         "GP outputs groups waves": partial(
             bx.GP, X, table, correlation=1, groups=groups, approximation=waves

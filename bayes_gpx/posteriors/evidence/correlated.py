@@ -28,7 +28,7 @@ from pytensor.graph.basic import Apply
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.posteriors.evidence.laplace import inverse
-from bayes_gpx.posteriors.evidence.softmax import CoupledSites, FindsModeOfClasses, climb
+from bayes_gpx.posteriors.evidence.softmax import FindsModeOfClasses, climb
 
 if TYPE_CHECKING:
     from bayes_gpx.likelihoods.classification import Categorical
@@ -175,11 +175,11 @@ def _symmetric(matrix: np.ndarray) -> np.ndarray:
 
 def correlated_laplace(
     likelihood: Categorical, K: Tensor, shared: Tensor, y: Tensor
-) -> CoupledSites:
-    """Laplace's approximation for symbolic arguments, `CoupledSites`."""
+) -> list[Tensor]:
+    """As `bayes_gpx.posteriors.evidence.softmax.softmax_laplace`."""
     found: Any = CorrelatedEvidence(likelihood)(K, shared, y)
-    logp, _, _, alpha, covariance = found
-    return CoupledSites(logp, alpha, covariance)
+    logp, _, _, *others = found
+    return [logp, *others]
 
 
 def correlated_mode(likelihood: Categorical, K: Tensor, shared: Tensor, y: Tensor) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Groups of normal observations given all others, and observations given those before them."""
+"""Groups of rows given all other groups, and observations given those before them."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,53 +11,62 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
+from bayes_gpx.posteriors.evidence.sites import Sites
 
 
-class Precision(NamedTuple):
-    """An inverse covariance of n observations: diag(own) + sign H'H."""
+class Between(NamedTuple):
+    """How rows' latent values vary together in a posterior.
 
-    own: Tensor  # (n,)
-    H: Tensor  # (k, n)
-    sign: int
+    Their covariance is H'H; or, with `precision`, H'H is the inverse covariance of the sites'
+    means, K + diag(1 / tau), from which small posterior variances lose no digits. For coupled
+    classes H is their covariance itself.
+    """
+
+    H: Tensor  # (k, n), or (n C, n C)
+    precision: bool = False
     # (n, K), further rows of H, K for each code: a column has them at its own code, else zeros.
     of_group: Tensor | None = None
     codes: Tensor | None = None  # (n,)
 
     @staticmethod
-    def of(C: Tensor) -> "Precision":  # noqa: N803
-        """From a covariance (n, n)."""
+    def of(C: Tensor, n: Tensor) -> "Between":  # noqa: N803
+        """From the covariance of the sites' means, those of n rows first."""
         inverse = solve_root(cholesky(C), pt.eye(C.shape[0]))
-        return Precision(pt.zeros(C.shape[0]), inverse, 1)
+        return Between(inverse[:, :n], precision=True)
 
 
 class GroupsLeftOut(Op):
-    """(own, H, alpha, extra, groups, *more) -> shift, variance and joint log density, (n,) each.
+    """(H, slope, tau, noise, groups, *more) -> shift, variance and joint log density of rows.
 
-    See `groups_left_out`; `more` are `of_group` and `codes` of a precision that has these. Nothing
-    is differentiable; all is NaN where a block of the precision is not positive definite.
+    See `groups_left_out`; `more` are `of_group` and `codes`. Shift and variance have the shapes of
+    slope and tau, joint is (n,). Nothing is differentiable; all is NaN where a posterior without a
+    group is not normal.
     """
 
-    __props__ = ("sign",)
+    __props__ = ("precision",)
 
-    def __init__(self, sign: int) -> None:
-        self.sign = sign
+    def __init__(self, precision: bool) -> None:
+        self.precision = precision
 
     def make_node(self, *inputs: Any) -> Apply:  # noqa: D102
         known = [pt.as_tensor_variable(v) for v in inputs]
-        return Apply(self, known, [pt.dvector() for _ in range(3)])
+        return Apply(self, known, [known[1].type(), known[2].type(), pt.dvector()])
 
     def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
-        own, H, alpha, extra, groups, *more = inputs
-        found = np.full((3, len(alpha)), np.nan)
+        H, slope, tau, noise, groups, *more = inputs
+        found = [np.full(v.shape, np.nan) for v in (slope, tau, groups)]
         order = np.argsort(groups, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
-            of_rows = H[:, rows]
-            if more:
-                of_rows = np.vstack([of_rows, _apart(more[0], more[1], rows)])
-            low_rank = self.sign < 0 and len(of_rows) < len(rows)
-            left_out = _left_out_by_coefficients if low_rank else _left_out
             try:
-                of_group = left_out(self.sign, own[rows], of_rows, alpha[rows], extra[rows])
+                if tau.ndim == 3:
+                    of_group = _of_classes(H, slope, tau, rows)
+                else:
+                    of_rows = H[:, rows]
+                    if more:
+                        of_rows = np.vstack([of_rows, _apart(more[0], more[1], rows)])
+                    left_out = _by_precision if self.precision else _by_covariance
+                    own = noise[rows] if len(noise) else None
+                    of_group = left_out(of_rows, slope[rows], tau[rows], own)
             except (np.linalg.LinAlgError, ValueError):  # not positive definite, or not finite
                 continue
             for values, value in zip(found, of_group, strict=True):
@@ -66,7 +75,7 @@ class GroupsLeftOut(Op):
             storage[0] = values
 
     def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
-        return [shapes[2]] * 3
+        return [shapes[1], shapes[2], shapes[4]]
 
 
 def _apart(of_group: np.ndarray, codes: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -77,55 +86,91 @@ def _apart(of_group: np.ndarray, codes: np.ndarray, rows: np.ndarray) -> np.ndar
     return found.reshape((-1, len(rows)))
 
 
-def _left_out(
-    sign: int, own: np.ndarray, H: np.ndarray, alpha: np.ndarray, extra: np.ndarray
+def _log_normal(square: float, root: np.ndarray, n: int) -> float:
+    """Log normal density of n values, from a square and a root of their covariance."""
+    return -0.5 * (square + n * np.log(2 * np.pi)) - np.log(np.diag(root)).sum()
+
+
+def _by_precision(
+    H: np.ndarray, slope: np.ndarray, tau: np.ndarray, noise: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Shift, variance and joint log density of one group, from the block of its rows."""
-    P = sign * (H.T @ H) + np.diag(own)
-    cov = cho_solve((np.linalg.cholesky(P), True), np.eye(len(own)))
-    shift = cov @ alpha
-    cov[np.diag_indices_from(cov)] += extra
-    root = np.linalg.cholesky(cov)
-    white = solve_triangular(root, shift, lower=True)
-    joint = -0.5 * (white @ white + len(own) * np.log(2 * np.pi)) - np.log(np.diag(root)).sum()
-    return shift, np.diag(cov), joint
+    """The inverse of the group's H'H is the covariance of its sites' means given other groups."""
+    root = np.linalg.cholesky(H.T @ H)
+    cov = cho_solve((root, True), np.eye(len(slope)))
+    miss = cov @ slope  # of the sites' means, from their means given other groups
+    joint = 0.5 * (slope**2 / tau - np.log(tau)).sum() - 0.5 * slope @ miss
+    joint += np.log(np.diag(root)).sum()
+    return miss - slope / tau, np.diag(cov) - 1.0 / tau, joint
 
 
-def _left_out_by_coefficients(
-    sign: int, own: np.ndarray, H: np.ndarray, alpha: np.ndarray, extra: np.ndarray
+def _by_covariance(
+    H: np.ndarray, slope: np.ndarray, tau: np.ndarray, noise: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """The same where the sign is -1, in time that grows with the rows, not with their cube.
+    """The group's sites are subtracted from its natural parameters, and W'W is left of H'H.
 
-    P^-1 = diag(1 / own) + W'W, with W from what H leaves when the group's rows are taken out.
+    With `noise` the joint density is that of the sites' means with these variances.
     """
-    D = 1.0 / own
-    root = np.linalg.cholesky(np.eye(len(H)) - (H * D) @ H.T)
-    W = solve_triangular(root, H * D, lower=True)
-    shift = D * alpha + W.T @ (W @ alpha)
-    D = D + extra
-    root = np.linalg.cholesky(np.eye(len(H)) + (W / D) @ W.T)
-    white = solve_triangular(root, W @ (shift / D), lower=True)
-    square = (shift**2 / D).sum() - white @ white
-    logdet = np.log(D).sum() + 2.0 * np.log(np.diag(root)).sum()
-    joint = -0.5 * (square + logdet + len(own) * np.log(2 * np.pi))
-    return shift, D + (W**2).sum(axis=0), joint
+    if len(H) >= len(slope):
+        cov, logdet = _without_sites(H.T @ H, np.diag(tau))
+        shift, variance = cov @ slope, np.diag(cov)
+    else:  # in time that grows with the rows, not with their cube
+        root = np.linalg.cholesky(np.eye(len(H)) - (H * tau) @ H.T)
+        W = solve_triangular(root, H, lower=True)
+        logdet = 2.0 * np.log(np.diag(root)).sum()
+        shift, variance = W.T @ (W @ slope), (W**2).sum(axis=0)
+    if noise is None:
+        return shift, variance, 0.5 * (logdet - slope @ shift)
+    miss = shift + slope / tau
+    if len(H) >= len(slope):
+        root = np.linalg.cholesky(cov + np.diag(noise))
+        white = solve_triangular(root, miss, lower=True)
+        return shift, variance, _log_normal(white @ white, root, len(miss))
+    root = np.linalg.cholesky(np.eye(len(W)) + (W / noise) @ W.T)
+    white = solve_triangular(root, W @ (miss / noise), lower=True)
+    square = (miss**2 / noise).sum() + np.log(noise).sum() - white @ white
+    return shift, variance, _log_normal(square, root, len(miss))
+
+
+def _of_classes(
+    cov: np.ndarray, slope: np.ndarray, tau: np.ndarray, rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """As `_by_covariance`, from the covariance of all rows and classes (n C, n C)."""
+    (_, C), g = slope.shape, len(rows)
+    cells = (rows[:, None] * C + np.arange(C)).ravel()
+    T = np.zeros((g, C, g, C))
+    T[np.arange(g), :, np.arange(g)] = tau[rows]
+    cov, logdet = _without_sites(cov[np.ix_(cells, cells)], T.reshape((g * C, g * C)))
+    shift = cov @ slope[rows].ravel()
+    own = cov.reshape((g, C, g, C))[np.arange(g), :, np.arange(g)]
+    joint = 0.5 * (logdet - slope[rows].ravel() @ shift)
+    return shift.reshape((g, C)), own, joint
+
+
+def _without_sites(cov: np.ndarray, T: np.ndarray) -> tuple[np.ndarray, float]:
+    """(cov^-1 - T)^-1, and the log determinant of I - cov T."""
+    left = np.eye(len(cov)) - cov @ T
+    sign, logdet = np.linalg.slogdet(left)
+    found = np.linalg.solve(left, cov)
+    if sign <= 0.0 or not np.all(np.diag(found) > 0.0):
+        raise np.linalg.LinAlgError
+    return 0.5 * (found + found.T), logdet
 
 
 def groups_left_out(
-    precision: Precision, alpha: Tensor, groups: Tensor, extra: Tensor | None = None
+    between: Between, sites: Sites, groups: Tensor, noise: Tensor | None = None
 ) -> list[Tensor]:
-    """Predictions of each observation, and of each group, given the other groups.
+    """Predictions of each row, and of each group, given the other groups with codes (n,).
 
-    `alpha` (n,) is the precision P times the observations, `groups` (n,) are codes, and `extra`
-    (n,) adds variances to observations that are left out. Returns shift (n,), the observation minus
-    its mean given the other groups, ``P_GG^-1 alpha_G``; variance (n,), the diagonal of
-    ``P_GG^-1``; and joint (n,), the log density of all observations of its group given the other
-    groups.
+    Returns the posterior mean of f minus its mean given the other groups, the variance of f given
+    those, with the shapes of the sites' slope and tau; and joint (n,), the log of the integral of
+    the sites of a row's group over f given the other groups, each divided by exp(height). With
+    `noise` (n,), of normal noise with what is unseen, it is the log density of the sites' means.
     """
-    extra = pt.zeros_like(alpha) if extra is None else extra
-    own, H, sign, *more = precision
-    more = [v for v in more if v is not None]
-    found: Any = GroupsLeftOut(sign).make_node(own, H, alpha, extra, groups, *more).outputs
+    H, precision, *more = between
+    known = [v for v in more if v is not None]
+    noise = pt.zeros(0) if noise is None else noise
+    op = GroupsLeftOut(precision)
+    found: Any = op.make_node(H, sites.slope, sites.tau, noise, groups, *known).outputs
     return found
 
 

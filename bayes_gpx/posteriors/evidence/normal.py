@@ -206,15 +206,15 @@ class NormalLeftOutSlopes(Op):
         return [*shapes[:2]]
 
 
-def leave_one_out(y: Tensor, C: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Log density of y under N(0, C), and mean and variance of each y_i given the others.
+def left_out(y: Tensor, C: Tensor) -> list[Tensor]:
+    """Log N(y | 0, C), alpha = C^-1 y, and the diagonal of C^-1, (n,) each.
 
-    Mean and variance (n,) are ``y_i - alpha_i / (C^-1)_ii`` and ``1 / (C^-1)_ii``. The log density
-    is -inf if C is not positive definite. See `terms_left_out` for a reference.
+    Given the others, y_i has the mean ``y_i - alpha_i / (C^-1)_ii`` and the variance ``1 /
+    (C^-1)_ii``. The log density is -inf if C is not positive definite. See `terms_left_out` for a
+    reference.
     """
     found: Any = NormalLeftOut()(C, y)
-    logp, alpha, precision = found
-    return logp, y - alpha / precision, 1.0 / precision
+    return found
 
 
 def low_rank_logp_and_slopes(
@@ -285,9 +285,8 @@ def low_rank_logp(y: Tensor, F: Tensor, D: Tensor) -> Tensor:
     return found[0]
 
 
-def low_rank_leave_one_out(y: Tensor, F: Tensor, D: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """As `leave_one_out`, under N(0, F F' + diag(D))."""
+def low_rank_left_out(y: Tensor, F: Tensor, D: Tensor) -> list[Tensor]:
+    """As `left_out`, under N(0, F F' + diag(D))."""
     found: Any = LowRankEvidence()(F, D, y)
     logp, _, slope, alpha = found
-    precision = alpha**2 - 2.0 * slope
-    return logp, y - alpha / precision, 1.0 / precision
+    return [logp, alpha, alpha**2 - 2.0 * slope]

@@ -21,6 +21,7 @@ from pytensor.link.c.type import Generic
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
 from bayes_gpx.numerics.row_sums import RowGraph, known_rows, row_sums
+from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.posteriors.evidence.step_graphs import LEAST_SD, Gaussians
 from bayes_gpx.posteriors.evidence.variational import BestCoefficients
 
@@ -60,6 +61,12 @@ def best_normal(F: Tensor, D: Tensor, y: Tensor, rows: Rows) -> Coefficients:
     root = cholesky(inner[own, own].inc(1.0))
     half = solve_root(root, right)
     return Coefficients(pt.linalg.solve_triangular(root, half, lower=True, trans="T"), root)
+
+
+def best_of_rows(F: Tensor, D: Tensor, y: Tensor) -> Coefficients:
+    """`best_normal` of arrays of all rows."""
+    f, d, of_y = (v.type.clone(shape=(None, *v.type.shape[1:]))() for v in (F, D, y))
+    return best_normal(f, d, of_y, {f: F, d: D, of_y: y})
 
 
 def best_variational(
@@ -108,6 +115,13 @@ class AtRows(NamedTuple):
     W: Tensor  # (b,), -2 times its slope in f's variance
     mean: Tensor  # (b,), f's mean
     known: Tensor  # (b,), f's variance without the remainders' variance
+
+    def sites(self, **more: Any) -> Sites:
+        """The rows as normal sites, of which `logp` is the expected log."""
+        lost = 0.5 * self.W * self.known
+        height = self.logp + (lost.sum(axis=1) if lost.ndim == 2 else lost)
+        left = 1.0 - self.W * self.known
+        return Sites(self.mean, self.slope, self.W, self.known, left, height, **more)
 
 
 def at_rows(

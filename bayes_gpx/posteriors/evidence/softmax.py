@@ -292,19 +292,11 @@ def _seen(
     return back, alone, taken
 
 
-class CoupledSites(NamedTuple):
-    """Results of Laplace's approximation for several classes; `logp` has a gradient."""
-
-    logp: Tensor
-    alpha: Tensor  # (n, C)
-    covariance: Tensor  # (n, C, C)
-
-
-def softmax_laplace(likelihood: Categorical, K: Tensor, y: Tensor) -> CoupledSites:
-    """Laplace's approximation for symbolic arguments, `CoupledSites`."""
+def softmax_laplace(likelihood: Categorical, K: Tensor, y: Tensor) -> list[Tensor]:
+    """Log evidence, alpha and covariances for symbolic arguments, see `SoftmaxEvidence`."""
     found: Any = SoftmaxEvidence(likelihood)(K, y)
-    logp, _, alpha, covariance = found
-    return CoupledSites(logp, alpha, covariance)
+    logp, _, *others = found
+    return [logp, *others]
 
 
 def softmax_mode(likelihood: Categorical, K: Tensor, y: Tensor) -> list[Tensor]:

@@ -1,5 +1,6 @@
-"""How data become a posterior: twelve strategies, each final, on rows or through coefficients.
+"""How data become a posterior: each strategy joins a geometry, and how sites of rows are found.
 
-On rows, the n latent values at the observations are conditioned on. Through coefficients, of basis
-functions or of inducing values, there are M of them; see `bayes_gpx.posteriors.low_rank`.
+Geometries are all rows (`on_rows`), shared coefficients (`through_coefficients`) and those of
+groups (`by_group`). Sites are given by normal noise, or found by Newton's steps (`laplace`), expectation
+propagation (`propagation`) or natural gradients (`variational`); latent values may be sampled.
 """

@@ -11,27 +11,21 @@ from pytensor.gradient import disconnected_grad
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.numerics.linear_algebra import solve_root
-from bayes_gpx.posteriors.base import WHITENED, Collapsed, Conditioning, Found, GroupsLeft, LeftOut
+from bayes_gpx.posteriors.base import WHITENED, Conditioning, Found
 from bayes_gpx.posteriors.by_group import LowRankByGroup
 from bayes_gpx.posteriors.evidence.by_group import BestByGroup
-from bayes_gpx.posteriors.evidence.groups import Precision, groups_left_out
+from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.row_bounds import AtRows, expectations, expected_log_normal
-from bayes_gpx.posteriors.low_rank import LEAST_VARIANCE, LowRankDesign
+from bayes_gpx.posteriors.evidence.sites import Sites
+from bayes_gpx.posteriors.low_rank import LowRankDesign
 from bayes_gpx.posteriors.prior_functions import of_each_row
+from bayes_gpx.posteriors.strategies.collapsed import Collapsed, noise_of
 from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of, where_found
-from bayes_gpx.posteriors.strategies.left_out import (
-    LEAST_SITE,
-    groups_of_normal,
-    groups_of_sites,
-    scored,
-    sites_at_mode,
-    with_normal_noise,
-)
 from bayes_gpx.posteriors.strategies.sampled import SampledCoefficients
 from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients
 
 
-class _Best(NamedTuple):
+class Best(NamedTuple):
     """Outputs of `BestByGroup`: the coefficients' posterior, moments at rows, and divergence."""
 
     v: Any
@@ -113,11 +107,11 @@ class ByGroup(ThroughCoefficients, Collapsed):
         codes: Tensor,
         exposure: Tensor,
         *values: Tensor,
-    ) -> tuple[Tensor, _Best, AtRows]:  # noqa: N803
+    ) -> tuple[Tensor, Best, AtRows]:  # noqa: N803
         """The bound, the best posterior, and at rows: slopes, information and moments."""
         rest = D if likelihood.normal else D + unseen
         found: Any = BestByGroup(likelihood)(F, E, rest, y, exposure, codes, *values)
-        best = _Best(*map(disconnected_grad, found))
+        best = Best(*map(disconnected_grad, found))
         lost = pt.isinf(best.divergence)
         F, E, rest = pt.switch(lost, 0.0, F), pt.switch(lost, 0.0, E), pt.switch(lost, 1.0, rest)
         mean, known = best.moments(F, E, codes, likelihood.classes)
@@ -130,7 +124,7 @@ class ByGroup(ThroughCoefficients, Collapsed):
         bound = pt.switch(lost, -np.inf, at.logp.sum() - pt.switch(lost, 0.0, best.divergence))
         return bound, best, at
 
-    def _of(self, given: Conditioning) -> tuple[Tensor, _Best, AtRows]:
+    def _of(self, given: Conditioning) -> tuple[Tensor, Best, AtRows]:
         """`_best` of the data."""
         return self._best(given.likelihood, given.y, *self.parts(given))
 
@@ -149,33 +143,24 @@ class ByGroup(ThroughCoefficients, Collapsed):
         alpha, root, factor, gain = found
         return LowRankByGroup(self.design(given), alpha, root, None, True, factor, gain)
 
-    def leave_one_out(self, given: Conditioning) -> LeftOut:
+    def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
         seen, (bound, _, at) = self.design(given), self._of(given)
-        cavity = at.known / (1.0 - at.W * at.known)
-        mean = at.mean - cavity * at.slope
-        if given.likelihood.normal:
-            return with_normal_noise(given, bound, mean, cavity + seen.D + seen.unseen)
         rest = seen.D + seen.unseen
-        return scored(given, bound, mean, cavity + (rest[:, None] if given.columns else rest))
+        if not given.likelihood.normal:
+            return bound, at.sites(rest=rest)
+        return bound, at.sites(rest=rest - noise_of(given), unseen=seen.unseen)
 
-    def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
-        """As `leave_one_out`; a joint density of another likelihood is the group's bound."""
-        likelihood = given.likelihood
-        if given.columns or not likelihood.concave:
-            return super().leave_groups_out(given, groups)
-        seen, (_, best, at) = self.design(given), self._of(given)
-        least = 0.0 if likelihood.normal else LEAST_SITE / pt.maximum(at.known, LEAST_VARIANCE)
-        W = pt.maximum(at.W, least)
-        moved = seen.F - pt.matmul(seen.E[:, None], best.gain[seen.codes])[:, 0]
-        own = pt.matmul(seen.E[:, None], best.factor[seen.codes])[:, 0]
-        H = solve_root(best.root, moved.T) * W
-        precision = Precision(W, H, -1, own * W[:, None], seen.codes)
-        if likelihood.normal:
-            return groups_of_normal(
-                given, *groups_left_out(precision, at.slope, groups, seen.unseen)
-            )
-        sites = sites_at_mode(at.mean, at.slope, W, at.logp + 0.5 * W * at.known)
-        return groups_of_sites(given, groups, precision, at.slope, *sites, seen.D + seen.unseen)
+    def between(self, given: Conditioning, sites: Sites) -> list[Between]:
+        seen, (_, best, _) = self.design(given), self._of(given)
+        whole = best.gain, best.factor, best.root
+        each = [[v[c] for v in whole] for c in given.labels] if given.columns else [[*whole]]
+        return [_between(seen, *one) for one in each]
+
+
+def _between(seen: LowRankDesign, gain: Tensor, factor: Tensor, root: Tensor) -> Between:
+    moved = seen.F - pt.matmul(seen.E[:, None], gain[seen.codes])[:, 0]
+    own = pt.matmul(seen.E[:, None], factor[seen.codes])[:, 0]
+    return Between(solve_root(root, moved.T), of_group=own, codes=seen.codes)
 
 
 class SampledByGroup(SampledCoefficients):

@@ -7,6 +7,11 @@ from collections.abc import Container
 from bayes_gpx.posteriors.base import LATENT, WHITENED, Conditioning, Strategy
 from bayes_gpx.posteriors.evidence.variational import KEPT
 from bayes_gpx.posteriors.strategies.by_group import ByGroup, SampledByGroup
+from bayes_gpx.posteriors.strategies.constrained_coefficients import (
+    BasisWithConstraints,
+    ByGroupWithConstraints,
+    VariationalWithConstraints,
+)
 from bayes_gpx.posteriors.strategies.correlated import CorrelatedLaplace, CorrelatedValues
 from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.laplace import Laplace, SoftmaxLaplace
@@ -14,10 +19,7 @@ from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
 from bayes_gpx.posteriors.strategies.propagation import Propagation
 from bayes_gpx.posteriors.strategies.sampled import SampledCoefficients, SampledValues
 from bayes_gpx.posteriors.strategies.variational import Variational
-from bayes_gpx.posteriors.strategies.with_constraints import (
-    BasisWithConstraints,
-    ExactWithConstraints,
-)
+from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraints
 
 
 def strategy_of(
@@ -43,13 +45,15 @@ def strategy_of(
     if correlated:
         return CorrelatedValues() if sampled else CorrelatedLaplace()
     if grouped and approximated and not (sampled and inducing):
-        return SampledByGroup() if sampled else ByGroup()
+        if sampled:
+            return SampledByGroup()
+        return ByGroupWithConstraints() if constraints else ByGroup()
     if sampled:
         return SampledCoefficients() if approximated and not inducing else SampledValues()
     if fixed_basis and normal and not constraints:
         return FixedBasis()
     if approximated and constraints:
-        return BasisWithConstraints()
+        return BasisWithConstraints() if normal else VariationalWithConstraints()
     if approximated:
         return LowRankNormal() if normal else Variational()
     if normal:
@@ -62,6 +66,8 @@ def strategy_of(
 def has_large_design(strategy: Strategy, given: Conditioning) -> bool:
     """Whether a density is better summed over blocks of rows than from a design of all rows."""
     if strategy.by_sums or not isinstance(strategy, LowRankNormal | Variational):
+        return False
+    if given.constraints is not None:
         return False
     columns = strategy.design(given).F.type.shape[1]
     return columns is not None and len(given.y) * columns > KEPT

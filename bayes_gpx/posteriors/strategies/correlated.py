@@ -12,21 +12,15 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
-from bayes_gpx.posteriors.base import (
-    LATENT,
-    WHITENED,
-    Collapsed,
-    Conditioning,
-    Found,
-    LeftOut,
-    Values,
-)
+from bayes_gpx.posteriors.base import LATENT, WHITENED, Conditioning, Found, LeftOut, Values
 from bayes_gpx.posteriors.correlated import Correlated
 from bayes_gpx.posteriors.evidence.correlated import correlated_laplace, correlated_mode
+from bayes_gpx.posteriors.evidence.groups import Between
+from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.posteriors.laplace import prior_covariance
 from bayes_gpx.posteriors.prior_functions import Fresh, by_class, prior_function
-from bayes_gpx.posteriors.strategies.laplace import where_found
-from bayes_gpx.posteriors.strategies.left_out import cavities, scored_by_values
+from bayes_gpx.posteriors.strategies.collapsed import Collapsed, scored_by_values
+from bayes_gpx.posteriors.strategies.laplace import between_classes, coupled_sites, where_found
 from bayes_gpx.posteriors.strategies.on_rows import OnRows
 from bayes_gpx.posteriors.strategies.sampled import LATENT_JITTER
 from bayes_gpx.processes.base import KernelProcess
@@ -93,7 +87,7 @@ class CorrelatedLaplace(_OfCorrelatedClasses, Collapsed):
     def log_density(
         self, likelihood: Categorical, y: Tensor, K: Tensor, shared: Tensor, exposure: Tensor
     ) -> Tensor:  # noqa: N803
-        return correlated_laplace(likelihood, K, shared, y).logp
+        return correlated_laplace(likelihood, K, shared, y)[0]
 
     def condition(self, given: Conditioning) -> Found:
         K = self._covariances(given, given.jitter)
@@ -104,10 +98,14 @@ class CorrelatedLaplace(_OfCorrelatedClasses, Collapsed):
         p = pt.maximum(own - found.alpha, 0.0)
         return Correlated(_process(given), given.observed, found.alpha, found.root, p)
 
-    def leave_one_out(self, given: Conditioning) -> LeftOut:
-        K = self._covariances(given, given.jitter)
-        found = correlated_laplace(_likelihood(given), K, _process(given).shared, given.y)
-        return cavities(given, found, _process(given).times(K, found.alpha))
+    def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
+        K, shared = self._covariances(given, given.jitter), _process(given).shared
+        logp, alpha, covariance = correlated_laplace(_likelihood(given), K, shared, given.y)
+        f = _process(given).times(K, alpha)
+        return logp, coupled_sites(given, f, alpha, covariance)
+
+    def between(self, given: Conditioning, sites: Sites) -> list[Between]:
+        return between_classes(self, given)
 
     def update(self, given: Conditioning, found: Found, fresh: Fresh) -> Tensor:
         values = prior_function(given, fresh)(given.observed)

@@ -1,14 +1,13 @@
 """Normal noise on all rows."""
 
-import pytensor.tensor as pt
-
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood
-from bayes_gpx.posteriors.base import Collapsed, Conditioning, Found, GroupsLeft, LeftOut
-from bayes_gpx.posteriors.evidence.groups import Precision, groups_left_out
-from bayes_gpx.posteriors.evidence.normal import leave_one_out, normal_logp
+from bayes_gpx.posteriors.base import Conditioning, Found
+from bayes_gpx.posteriors.evidence.groups import Between
+from bayes_gpx.posteriors.evidence.normal import left_out, normal_logp
+from bayes_gpx.posteriors.evidence.sites import Sites, normal_sites
 from bayes_gpx.posteriors.exact import exact, noisy_covariance
-from bayes_gpx.posteriors.strategies.left_out import groups_of_normal, with_normal_noise
+from bayes_gpx.posteriors.strategies.collapsed import Collapsed, noise_of
 from bayes_gpx.posteriors.strategies.on_rows import OnRows
 
 
@@ -16,8 +15,11 @@ class Exact(OnRows, Collapsed):
     """Normal noise on every row."""
 
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
-        sigma = given.theta["sigma"]
-        return [noisy_covariance(given.process, given.X, sigma, given.Z, ridge=ridge)]
+        return [self._covariance(given, ridge=ridge)]
+
+    def _covariance(self, given: Conditioning, **added: TensorLike) -> Tensor:
+        """Covariance of y."""
+        return noisy_covariance(given.process, given.X, given.theta["sigma"], given.Z, **added)
 
     def signature(self, likelihood: Likelihood) -> str:
         return "(n,n)"
@@ -30,15 +32,10 @@ class Exact(OnRows, Collapsed):
         q = exact(given.process, given.X, given.y, sigma, given.Z, jitter=jitter)
         return Found(q.alpha, q.root)
 
-    def leave_one_out(self, given: Conditioning) -> LeftOut:
-        sigma, jitter = given.theta["sigma"], given.jitter
-        C = noisy_covariance(given.process, given.X, sigma, given.Z, jitter=jitter)
-        return with_normal_noise(given, *leave_one_out(given.y, C))
+    def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
+        logp, alpha, precision = left_out(given.y, self._covariance(given, jitter=given.jitter))
+        return logp, normal_sites(given.y, noise_of(given), alpha, precision)
 
-    def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
-        sigma, jitter = given.theta["sigma"], given.jitter
-        precision = Precision.of(
-            noisy_covariance(given.process, given.X, sigma, given.Z, jitter=jitter)
-        )
-        alpha = pt.dot(precision.H.T, pt.dot(precision.H, given.y))
-        return groups_of_normal(given, *groups_left_out(precision, alpha, groups))
+    def between(self, given: Conditioning, sites: Sites) -> list[Between]:
+        C = self._covariance(given, jitter=given.jitter)
+        return [Between.of(C, given.y.shape[0])]

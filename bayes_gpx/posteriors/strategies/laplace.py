@@ -10,25 +10,25 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood
-from bayes_gpx.posteriors.base import Collapsed, Conditioning, Found, GroupsLeft, LeftOut, Values
-from bayes_gpx.posteriors.evidence.groups import Precision
+from bayes_gpx.posteriors.base import Conditioning, Found, Strategy, Values
+from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.laplace import laplace_evidence, laplace_sites
+from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.posteriors.evidence.softmax import softmax_laplace, softmax_mode
 from bayes_gpx.posteriors.laplace import laplace, prior_covariance
 from bayes_gpx.posteriors.prior_functions import Fresh
-from bayes_gpx.posteriors.softmax import Coupled
-from bayes_gpx.posteriors.strategies.left_out import (
-    LEAST_SITE,
-    cavities,
-    groups_of_sites,
-    scored,
-    sites_at_mode,
-)
+from bayes_gpx.posteriors.softmax import Coupled, across
+from bayes_gpx.posteriors.strategies.collapsed import Collapsed
 from bayes_gpx.posteriors.strategies.on_rows import OnRows
 from bayes_gpx.processes.operators import Operator
 
 if TYPE_CHECKING:
     from bayes_gpx.likelihoods.classification import Categorical
+
+
+LEAST_SITE = 1e-9
+"""Smallest information of rows in a group that is left out, relative to its product with f's prior
+variance: less is negligible, and lost in the difference of two covariances."""
 
 
 class Laplace(OnRows, Collapsed):
@@ -51,22 +51,18 @@ class Laplace(OnRows, Collapsed):
         q = laplace(given.process, given.X, given.y, likelihood, given.Z, **options)
         return Found(q.alpha, q.root)
 
-    def leave_one_out(self, given: Conditioning) -> LeftOut:
+    def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
         K = prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
         likelihood = cast(ScalarLikelihood, given.likelihood)
         found = laplace_sites(likelihood, K, given.y, given.theta, given.exposure)
-        spread = found.variance / found.left
-        return scored(given, found.logp, found.f - spread * found.alpha, spread)
-
-    def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
-        K = prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
-        likelihood = cast(ScalarLikelihood, given.likelihood)
-        found = laplace_sites(likelihood, K, given.y, given.theta, given.exposure)
-        W, own = pt.maximum(found.W, LEAST_SITE / pt.diagonal(K)), pt.arange(K.shape[0])
-        precision = Precision.of(K[own, own].inc(1.0 / W))
+        W = pt.maximum(found.W, LEAST_SITE / pt.diagonal(K))
         height = likelihood.logp(found.f, given.y, given.theta, given.exposure)
-        own = sites_at_mode(found.f, found.alpha, W, height)
-        return groups_of_sites(given, groups, precision, found.alpha, *own)
+        return found.logp, Sites(found.f, found.alpha, W, found.variance, found.left, height)
+
+    def between(self, given: Conditioning, sites: Sites) -> list[Between]:
+        K = prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
+        own = pt.arange(K.shape[0])
+        return [Between.of(K[own, own].inc(1.0 / sites.tau), K.shape[0])]
 
 
 class SoftmaxLaplace(OnRows, Collapsed):
@@ -81,7 +77,7 @@ class SoftmaxLaplace(OnRows, Collapsed):
     def log_density(
         self, likelihood: Categorical, y: Tensor, K: Tensor, exposure: Tensor, *values: Tensor
     ) -> Tensor:  # noqa: N803
-        return softmax_laplace(likelihood, K, y).logp
+        return softmax_laplace(likelihood, K, y)[0]
 
     def condition(self, given: Conditioning) -> Found:
         likelihood = cast("Categorical", given.likelihood)
@@ -98,10 +94,13 @@ class SoftmaxLaplace(OnRows, Collapsed):
     def _coupled(self, given: Conditioning, found: Found) -> Coupled:
         return Coupled(given.process, given.observed, found.alpha, found.root, given.y)
 
-    def leave_one_out(self, given: Conditioning) -> LeftOut:
-        K = self._prior(given)
-        found = softmax_laplace(cast("Categorical", given.likelihood), K, given.y)
-        return cavities(given, found, pt.dot(K, found.alpha))
+    def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
+        likelihood, K = cast("Categorical", given.likelihood), self._prior(given)
+        logp, alpha, covariance = softmax_laplace(likelihood, K, given.y)
+        return logp, coupled_sites(given, pt.dot(K, alpha), alpha, covariance)
+
+    def between(self, given: Conditioning, sites: Sites) -> list[Between]:
+        return between_classes(self, given)
 
     def _observed_variance(self, given: Conditioning, found: Found) -> Tensor:
         return given.process.variance(given.observed)
@@ -109,6 +108,22 @@ class SoftmaxLaplace(OnRows, Collapsed):
     def _weights(self, given: Conditioning, found: Found, values: Tensor, fresh: Fresh) -> Tensor:
         coupled = self._coupled(given, found)
         return coupled.information(self._prior(given), values, fresh.normal(values.shape))
+
+
+def coupled_sites(given: Conditioning, f: Tensor, alpha: Tensor, covariance: Tensor) -> Sites:
+    """Sites of several classes at the mode f (n, C) with this slope alpha and covariances."""
+    likelihood = cast("Categorical", given.likelihood)
+    information, height = likelihood.fisher(f), likelihood.logp(f, given.y)
+    # PyTensor types the arguments of matmul as NumPy's.
+    seen = pt.matmul(covariance, information)  # type: ignore[arg-type]
+    return Sites(f, alpha, information, covariance, pt.eye(f.shape[1]) - seen, height)
+
+
+def between_classes(strategy: Strategy, given: Conditioning) -> list[Between]:
+    """The posterior covariance of all classes at all rows."""
+    found = strategy.condition(given)
+    each = [strategy.posterior(given, found, c)(given.observed) for c in given.labels]
+    return [Between(across(each, joint=True)[1])]
 
 
 def _ridged(given: Conditioning, ridge: TensorLike) -> Tensor:

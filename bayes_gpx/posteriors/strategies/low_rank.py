@@ -10,14 +10,15 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood
-from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
-from bayes_gpx.posteriors.base import Collapsed, Conditioning, Found, GroupsLeft, LeftOut
-from bayes_gpx.posteriors.evidence.groups import Precision, groups_left_out
-from bayes_gpx.posteriors.evidence.normal import low_rank_leave_one_out, low_rank_logp
+from bayes_gpx.numerics.linear_algebra import cholesky, solve
+from bayes_gpx.numerics.special import log_normal
+from bayes_gpx.posteriors.base import Conditioning, Found
+from bayes_gpx.posteriors.evidence.normal import low_rank_left_out, low_rank_logp
 from bayes_gpx.posteriors.evidence.row_bounds import best_normal, bound_around, expected_normal
+from bayes_gpx.posteriors.evidence.sites import Sites, normal_sites
 from bayes_gpx.posteriors.evidence.sums import Sums, sums_logp
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
-from bayes_gpx.posteriors.strategies.left_out import groups_of_normal, with_normal_noise
+from bayes_gpx.posteriors.strategies.collapsed import Collapsed, noise_of
 from bayes_gpx.posteriors.strategies.through_coefficients import (
     ThroughCoefficients,
     block_of,
@@ -71,17 +72,12 @@ class LowRankNormal(ThroughCoefficients, Collapsed):
     ) -> LowRank:
         return self.through(given, found)
 
-    def leave_one_out(self, given: Conditioning) -> LeftOut:
+    def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
         """Under the approximate prior, with the variance that inducing values leave."""
         refuse_parts(given)
         seen = self.design(given)
-        logp, mean, variance = low_rank_leave_one_out(given.y, seen.F, seen.D)
-        logp, variance = logp - self._penalty(seen), variance + seen.unseen
-        return with_normal_noise(given, logp, mean, variance)
-
-    def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
-        """As `leave_one_out`, with the same variance for each row of a group."""
-        return groups_through_coefficients(given, self.design(given), self.condition(given), groups)
+        logp, *found = low_rank_left_out(given.y, seen.F, seen.D)
+        return logp - self._penalty(seen), around(given, seen, *found)
 
 
 class FixedBasis(LowRankNormal):
@@ -126,21 +122,17 @@ class FixedBasis(LowRankNormal):
         seen = LowRankDesign(given.process, None, 0.0, None)
         return LowRank(seen, found.alpha, found.root, deviates=False)
 
-    def leave_one_out(self, given: Conditioning) -> LeftOut:
-        """Predictions of rows X and y in the sums: their sites are removed from the posterior."""
-        found = self.condition(given)
-        q, variance = self.posterior(given, found)(given.smooth), pt.sqr(given.theta["sigma"])
-        left = 1.0 - q.variance / variance
-        mean = (q.mean - given.y * q.variance / variance) / left
-        scales = cast(BasisProcess, given.process).parted()[1]
+    def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
+        """Sites of rows X and y, which the sums contain."""
+        q, D = self.posterior(given, self.condition(given))(given.smooth), noise_of(given)
+        scales, variance = self.scales_and_variance(given)
+        left, alpha = 1.0 - q.variance / D, (given.y - q.mean) / D
+        height = log_normal(given.y, q.mean, D)
         logp = sums_logp(cast(Sums, given.sums), scales, variance)
-        return with_normal_noise(given, logp, mean, variance / left)
+        return logp, Sites(q.mean, alpha, 1.0 / D, q.variance, left, height)
 
 
-def groups_through_coefficients(
-    given: Conditioning, seen: LowRankDesign, found: Found, groups: Tensor
-) -> GroupsLeft:
-    """`GroupsLeft` for normal noise, from the posterior of coefficients."""
-    alpha = (given.y - pt.dot(seen.F, found.alpha)) / seen.D
-    precision = Precision(1.0 / seen.D, solve_root(found.root, seen.F.T) / seen.D, -1)
-    return groups_of_normal(given, *groups_left_out(precision, alpha, groups, seen.unseen))
+def around(given: Conditioning, seen: LowRankDesign, alpha: Tensor, precision: Tensor) -> Sites:
+    """Sites of normal noise, through coefficients; arguments as of `normal_sites`."""
+    rest = seen.D - noise_of(given) + seen.unseen
+    return normal_sites(given.y, seen.D, alpha, precision, rest=rest, unseen=seen.unseen)

@@ -9,13 +9,13 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood
-from bayes_gpx.posteriors.base import Conditioning, GroupsLeft, LeftOut, Values
+from bayes_gpx.numerics.special import log_normal
+from bayes_gpx.posteriors.base import Conditioning, Values
 from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.evidence.expectation_propagation import AllSites, all_sites
-from bayes_gpx.posteriors.evidence.groups import Precision
 from bayes_gpx.posteriors.evidence.normal import normal_logp
+from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of
-from bayes_gpx.posteriors.strategies.left_out import groups_of_sites, scored
 from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraints, joint_covariance
 from bayes_gpx.processes.operators import Operator
 
@@ -66,18 +66,14 @@ class Propagation(ExactWithConstraints):
         likelihood = cast(ScalarLikelihood, given.likelihood)
         return C, all_sites(likelihood, C, given.y, *known, *self._bounds(given))
 
-    def leave_one_out(self, given: Conditioning) -> LeftOut:
+    def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
         C, found = self._sites(given)
         evidence = _evidence(C, found) - self.log_constraint(C, *self._bounds(given))
-        return scored(given, evidence, found.center, found.spread)
-
-    def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
-        C, found = self._sites(given)
-        n, precision = given.y.shape[0], Precision.of(_noisy(C, found))
-        alpha = pt.dot(precision.H.T, pt.dot(precision.H, found.mean))[:n]
-        own = Precision(precision.own[:n], precision.H[:, :n], precision.sign)
-        sites = found.mean[:n], found.variance[:n], found.of_rows
-        return groups_of_sites(given, groups, own, alpha, *sites)
+        site, own = (v[: given.y.shape[0]] for v in (found.mean, found.variance))
+        slope, left = (site - found.center) / (found.spread + own), own / (found.spread + own)
+        mean = found.center + found.spread * slope
+        height = found.of_rows + log_normal(mean, site, own)
+        return evidence, Sites(mean, slope, 1.0 / own, found.spread * left, left, height)
 
 
 def _noisy(C: Tensor, found: AllSites) -> Tensor:  # noqa: N803

@@ -18,7 +18,7 @@ from bayes_gpx.posteriors.base import (
 from bayes_gpx.posteriors.exact import noisy_covariance
 from bayes_gpx.posteriors.latent import latent
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
-from bayes_gpx.posteriors.strategies.left_out import scored_by_values
+from bayes_gpx.posteriors.strategies.collapsed import scored_by_values
 from bayes_gpx.posteriors.strategies.on_rows import OnRows
 from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients
 
@@ -89,6 +89,11 @@ class SampledCoefficients(ThroughCoefficients):
             return smooth
         sd = pt.sqrt(seen.D)
         return smooth + (sd[:, None] if given.columns else sd) * given.theta[OWN_WHITENED]
+
+    def known_values(self, given: Conditioning) -> Tensor:
+        """The same and, after them, the values that constraints are about."""
+        G = super().design(given).design(given.constrained)
+        return pt.concatenate([self.values(given), pt.dot(G, given.theta[WHITENED][: G.shape[1]])])
 
     def coefficients(self, seen: LowRankDesign) -> Tensor:
         """How many coefficients there are."""

@@ -12,7 +12,9 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.posteriors.base import Conditioning, Found, Strategy
+from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.row_bounds import Rows
+from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
 from bayes_gpx.posteriors.prior_functions import Fresh, IndexedFunction, by_class, prior_function
 from bayes_gpx.processes.basis_process import BasisProcess
@@ -47,6 +49,12 @@ class ThroughCoefficients(Strategy):
         if given.parts is not None:
             seen = replace(seen, X=None, y=None, Z=None)
         return LowRank(seen, found.alpha, found.root)
+
+    def between(self, given: Conditioning, sites: Sites) -> list[Between]:
+        """How rows vary together, for each class with an independent posterior."""
+        F, root = self.design(given).F, self.condition(given).root
+        roots = [root[c] for c in given.labels] if given.columns else [root]
+        return [Between(solve_root(one, F.T)) for one in roots]
 
     def update(self, given: Conditioning, found: Found, fresh: Fresh) -> Tensor:
         """Drawn coefficients; with inducing points, minus the prior function's coefficients."""

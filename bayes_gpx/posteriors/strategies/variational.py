@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood
-from bayes_gpx.numerics.linear_algebra import solve_root
-from bayes_gpx.posteriors.base import Collapsed, Conditioning, Found, GroupsLeft, LeftOut
-from bayes_gpx.posteriors.evidence.groups import Precision
+from bayes_gpx.posteriors.base import Conditioning, Found
 from bayes_gpx.posteriors.evidence.row_bounds import (
     Coefficients,
     Rows,
@@ -21,15 +20,11 @@ from bayes_gpx.posteriors.evidence.row_bounds import (
     bound_around,
     variational,
 )
+from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.posteriors.evidence.step_graphs import Gaussians
-from bayes_gpx.posteriors.low_rank import LEAST_VARIANCE, LowRank, LowRankDesign
+from bayes_gpx.posteriors.low_rank import LowRank
+from bayes_gpx.posteriors.strategies.collapsed import Collapsed
 from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of, where_found
-from bayes_gpx.posteriors.strategies.left_out import (
-    LEAST_SITE,
-    groups_of_sites,
-    scored,
-    sites_at_mode,
-)
 from bayes_gpx.posteriors.strategies.through_coefficients import (
     ThroughCoefficients,
     block_of,
@@ -63,24 +58,25 @@ class Variational(ThroughCoefficients, Collapsed):
     def signature(self, likelihood: Likelihood) -> str:
         return f"(n,m),(n),(n){',()' * len(likelihood.hyperparameters)}"
 
-    def log_density(
+    def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
+        return self._best(likelihood, y, *parts).bound
+
+    def _best(
         self,
-        likelihood: Likelihood,
+        likelihood: Any,
         y: Tensor,
         F: Tensor,
         rest: Tensor,
         exposure: Tensor,
         *values: Tensor,
-    ) -> Tensor:  # noqa: N803
+    ) -> VariationalBound:  # noqa: N803
         theta = values_by_name(likelihood, values)
-        return variational(likelihood, F, rest, y, theta, exposure).bound
+        return variational(likelihood, F, rest, y, theta, exposure)
 
-    def _best(self, given: Conditioning) -> tuple[LowRankDesign, Tensor, VariationalBound]:
-        """Design, variances besides the coefficients', and the best posterior."""
-        seen = self.design(given)
-        rest = seen.unseen + seen.D
-        data = given.y, given.theta, given.exposure
-        return seen, rest, variational(given.likelihood, seen.F, rest, *data)
+    def _of(self, given: Conditioning) -> VariationalBound:
+        """`_best` of the data."""
+        refuse_parts(given)
+        return self._best(given.likelihood, given.y, *self.parts(given))
 
     def condition(self, given: Conditioning) -> Found:
         bound, found, _, _ = self._by_rows(given)
@@ -92,22 +88,6 @@ class Variational(ThroughCoefficients, Collapsed):
         own = found if label is None else Found(found.alpha[:, label], found.root[label])
         return self.through(given, own)
 
-    def leave_one_out(self, given: Conditioning) -> LeftOut:
-        refuse_parts(given)
-        _, rest, (bound, _, at) = self._best(given)
-        known = at.known / (1.0 - at.W * at.known)
-        mean = at.mean - known * at.slope
-        spread = known + (rest[:, None] if given.columns else rest)
-        return scored(given, bound, mean, spread)
-
-    def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
-        """The joint density is the group's bound, at the best posterior of all rows."""
-        likelihood = given.likelihood
-        if given.columns or not likelihood.concave:
-            return super().leave_groups_out(given, groups)
-        seen, rest, (_, found, at) = self._best(given)
-        W = pt.maximum(at.W, LEAST_SITE / pt.maximum(at.known, LEAST_VARIANCE))
-        precision = Precision(W, solve_root(found.root, seen.F.T) * W, -1)
-        height = at.logp + 0.5 * W * at.known
-        own = sites_at_mode(at.mean, at.slope, W, height)
-        return groups_of_sites(given, groups, precision, at.slope, *own, rest)
+    def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
+        seen, (bound, _, at) = self.design(given), self._of(given)
+        return bound, at.sites(rest=seen.unseen + seen.D)

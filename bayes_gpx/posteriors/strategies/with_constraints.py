@@ -1,4 +1,4 @@
-"""Constraints with a Gaussian likelihood, on all rows or through coefficients."""
+"""Constraints beside rows, each a further observation; with normal noise on all rows."""
 
 from __future__ import annotations
 
@@ -9,35 +9,19 @@ from typing import ClassVar, cast
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.gradient import disconnected_grad
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood
-from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
-from bayes_gpx.posteriors.base import (
-    CONSTRAINED,
-    Collapsed,
-    Conditioning,
-    Found,
-    GroupsLeft,
-    LeftOut,
-    Values,
-)
+from bayes_gpx.numerics.linear_algebra import cholesky, solve
+from bayes_gpx.posteriors.base import CONSTRAINED, Conditioning, Found, Values
 from bayes_gpx.posteriors.constraints import Constraints, joint_logp, sites, with_sites
-from bayes_gpx.posteriors.evidence.groups import Precision, groups_left_out
-from bayes_gpx.posteriors.evidence.normal import (
-    leave_one_out,
-    low_rank_leave_one_out,
-    low_rank_logp,
-)
-from bayes_gpx.posteriors.evidence.row_bounds import Coefficients, best_normal
+from bayes_gpx.posteriors.evidence.groups import Between
+from bayes_gpx.posteriors.evidence.normal import left_out
+from bayes_gpx.posteriors.evidence.sites import Sites, normal_sites
 from bayes_gpx.posteriors.exact import noisy_covariance
-from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
+from bayes_gpx.posteriors.strategies.collapsed import Collapsed, noise_of
 from bayes_gpx.posteriors.strategies.exact import Exact
-from bayes_gpx.posteriors.strategies.left_out import groups_of_normal, with_normal_noise
-from bayes_gpx.posteriors.strategies.low_rank import LowRankNormal, groups_through_coefficients
 from bayes_gpx.posteriors.strategies.on_rows import OnRows
-from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients
 from bayes_gpx.processes.operators import Operator
 
 
@@ -133,97 +117,14 @@ class ExactWithConstraints(OnRows, WithConstraints):
         found = sites(C, given.y, *self._bounds(given))
         return *with_sites(C, given.y, found), found.log_factor
 
-    def leave_one_out(self, given: Conditioning) -> LeftOut:
+    def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
         y, C, log_factor = self._seen(given)
         prior = self._covariance(given, jitter=given.jitter)
         constraints = self.log_constraint(prior, *self._bounds(given))
-        joint, mean, variance = leave_one_out(y, C)
-        n = given.y.shape[0]
-        return with_normal_noise(given, joint + log_factor - constraints, mean[:n], variance[:n])
+        joint, *found = left_out(y, C)
+        of_rows = (v[: given.y.shape[0]] for v in found)
+        evidence = joint + log_factor - constraints
+        return evidence, normal_sites(given.y, noise_of(given), *of_rows)
 
-    def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
-        y, C, _ = self._seen(given)
-        n, precision = given.y.shape[0], Precision.of(C)
-        alpha = pt.dot(precision.H.T, pt.dot(precision.H, y))[:n]
-        own = Precision(precision.own[:n], precision.H[:, :n], precision.sign)
-        return groups_of_normal(given, *groups_left_out(own, alpha, groups))
-
-
-class BasisWithConstraints(ThroughCoefficients, WithConstraints):
-    """Constraints with a Gaussian likelihood and basis functions."""
-
-    plain = LowRankNormal
-
-    def design(self, given: Conditioning, label: TensorLike | None = None) -> LowRankDesign:
-        return self.plain().design(given)
-
-    def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
-        seen, constrained = self.design(given), given.constrained
-        G, V = seen.design(constrained), pt.constant(cast(Constraints, given.constraints).sd ** 2)
-        if seen.rest:  # what inducing values leave of a constrained quantity is like noise
-            left = given.process.variance(constrained) - pt.sqr(G).sum(axis=1)
-            V = V + pt.maximum(left, 0.0)
-        penalty = 0.5 * (seen.unseen / seen.D).sum()
-        return [seen.F, seen.D + ridge, penalty, G, V, *self._bounds(given)]
-
-    def signature(self, likelihood: Likelihood) -> str:
-        return "(n,m),(n),(),(k,m),(k),(k),(k)"
-
-    def constraint_covariance(
-        self, F: Tensor, D: Tensor, penalty: Tensor, G: Tensor, V: Tensor, low: Tensor, high: Tensor
-    ) -> Tensor:  # noqa: N803
-        return pt.dot(G, G.T) + pt.diag(V)
-
-    def _joint_logp(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
-        y, F, D, log_factor = self._seen(y, *parts)
-        evidence = low_rank_logp(y, F, D) + log_factor - parts[2]
-        return pt.switch(pt.isinf(log_factor), -np.inf, evidence)
-
-    def _seen(
-        self,
-        y: Tensor,
-        F: Tensor,
-        D: Tensor,
-        penalty: Tensor,
-        G: Tensor,
-        V: Tensor,
-        low: Tensor,
-        high: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # noqa: N803
-        """All that is observed, constraints as sites; how it depends on coefficients; log factors.
-
-        The rows are F (n, M), with noise of variance D (n,), the constraints G (k, M), with V (k,).
-        """
-        q = _best_of(F, D, y)
-        mean, half = pt.dot(G, q.mean), solve_root(q.root, G.T)
-        C = pt.dot(half.T, half) + pt.diag(V)
-        found = sites(C, pt.zeros(0), low - mean, high - mean)
-        # Sites are what they are: where the density is differentiated, too.
-        y = pt.concatenate([y, disconnected_grad(mean + found.mean)])
-        return y, pt.concatenate([F, G]), pt.concatenate([D, V + found.variance]), found.log_factor
-
-    def condition(self, given: Conditioning) -> Found:
-        y, F, D, _ = self._seen(given.y, *self.parts(given))
-        return Found(*_best_of(F, D, y))
-
-    def posterior(
-        self, given: Conditioning, found: Found, label: TensorLike | None = None
-    ) -> LowRank:
-        return LowRank(self.design(given), found.alpha, found.root)
-
-    def leave_one_out(self, given: Conditioning) -> LeftOut:
-        parts = self.parts(given)
-        y, F, D, log_factor = self._seen(given.y, *parts)
-        joint, mean, variance = low_rank_leave_one_out(y, F, D)
-        evidence, n = joint + log_factor - self.log_constraint(*parts) - parts[2], given.y.shape[0]
-        unseen = self.design(given).unseen
-        return with_normal_noise(given, evidence, mean[:n], variance[:n] + unseen)
-
-    def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
-        return groups_through_coefficients(given, self.design(given), self.condition(given), groups)
-
-
-def _best_of(F: Tensor, D: Tensor, y: Tensor) -> Coefficients:  # noqa: N803
-    """`best_normal` of arrays of all rows."""
-    f, d, of_y = (v.type.clone(shape=(None, *v.type.shape[1:]))() for v in (F, D, y))
-    return best_normal(f, d, of_y, {f: F, d: D, of_y: y})
+    def between(self, given: Conditioning, sites: Sites) -> list[Between]:
+        return [Between.of(self._seen(given)[1], given.y.shape[0])]

@@ -1,0 +1,102 @@
+"""Strategies with a density of y: a normal site for each row, and rows left out by their sites."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, cast
+
+import pytensor.tensor as pt
+
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.likelihoods.base import Likelihood, VectorLikelihood
+from bayes_gpx.posteriors.base import Conditioning, GroupsLeft, LeftOut, Strategy
+from bayes_gpx.posteriors.evidence.groups import Between, groups_left_out, sum_of_group
+from bayes_gpx.posteriors.evidence.sites import Sites, class_root
+
+
+class Collapsed(Strategy):
+    """A strategy with a density of y given hyperparameters alone: f is integrated out.
+
+    The likelihood of each row is a normal site, exactly for normal noise.
+    """
+
+    @abstractmethod
+    def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
+        """List the tensors that `log_density` is a function of; `ridge` is added to variances."""
+
+    @abstractmethod
+    def signature(self, likelihood: Likelihood) -> str:
+        """Core shapes of `parts`, as NumPy writes them."""
+
+    @abstractmethod
+    def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
+        """Log density of y, or its approximation or bound: a scalar."""
+
+    @abstractmethod
+    def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
+        """`log_density` of the data, and the sites of all rows."""
+
+    @abstractmethod
+    def between(self, given: Conditioning, sites: Sites) -> list[Between]:
+        """How rows vary together, for each class with an independent posterior."""
+
+    def leave_one_out(self, given: Conditioning) -> LeftOut:
+        evidence, sites = self.sites(given)
+        return scored(given, evidence, *sites.cavity())
+
+    def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
+        """The joint density of a group is computed from its sites.
+
+        For sites of Laplace's approximation this is Laplace's approximation too: once a group's
+        sites are removed, the mode of the rest times its likelihood is unchanged. For variational
+        sites it is the group's bound. A group of one row needs no approximation.
+        """
+        _, sites = self.sites(given)
+        between = self.between(given, sites)
+        noise = None if sites.unseen is None else 1.0 / sites.tau + sites.unseen
+        if sites.tau.ndim == 2:
+            of_classes = [
+                groups_left_out(one, _of_class(sites, c), groups) for c, one in enumerate(between)
+            ]
+            shift, variance = (pt.stack([v[k] for v in of_classes], axis=1) for k in (0, 1))
+            joint: Any = sum(v[2] for v in of_classes)
+        else:
+            shift, variance, joint = groups_left_out(between[0], sites, groups, noise)
+        center = sites.mean - shift
+        if sites.tau.ndim == 3:
+            spread = class_root(variance)
+        else:
+            spread = pt.maximum(variance, 0.0) + sites.by_class(sites.rest)
+        left = scored(given, joint, center, spread)
+        if noise is None:
+            joint = joint + sum_of_group(sites.height, groups)
+            alone = pt.eq(sum_of_group(pt.ones_like(left.terms), groups), 1.0)
+            joint = pt.switch(alone, left.terms, joint)
+        return GroupsLeft(joint, *left[1:])
+
+
+def _of_class(sites: Sites, c: int) -> Sites:
+    return sites._replace(slope=sites.slope[:, c], tau=sites.tau[:, c])
+
+
+def noise_of(given: Conditioning) -> Tensor:
+    """Variance of normal noise at each row, (n,)."""
+    return pt.sqr(given.theta["sigma"]) * pt.ones(given.y.shape[0])
+
+
+def scored(given: Conditioning, evidence: Tensor, mean: Tensor, spread: Tensor) -> LeftOut:
+    """`LeftOut` from moments of f_i given the others; independent classes have a root each."""
+    if not given.columns:
+        known = given.theta, given.exposure
+        terms = given.likelihood.log_predictive(given.y, mean, spread, *known)
+        return LeftOut(evidence, terms, mean, spread)
+    if spread.ndim == 2:
+        spread = pt.sqrt(spread)[:, :, None] * pt.eye(given.likelihood.classes)
+    terms = cast(VectorLikelihood, given.likelihood).log_predictive(given.y, mean, spread)
+    return LeftOut(evidence, terms, mean, spread)
+
+
+def scored_by_values(given: Conditioning, f: Tensor, mean: Tensor, own: Tensor) -> LeftOut:
+    """`scored`, the evidence being log p(y | f) of sampled latent values."""
+    evidence = given.likelihood.logp(f, given.y, given.theta, given.exposure).sum()
+    return scored(given, evidence, mean, own)
