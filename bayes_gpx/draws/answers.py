@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,13 @@ from bayes_gpx.draws.views import expectations
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
+    from bayes_gpx.draws.questions import Question
     from bayes_gpx.draws.views import Answers, AtCoalitions, AtRows, ByChainRule
+
+
+EXACT = "means exact over the normal approximation of f"
+"""What attrs say of exact means."""
 
 
 def gathered(
@@ -46,6 +52,56 @@ def gathered(
         result.add_draws(numbers, rows, values, total[0] if total else None)
     named = result.dataset().assign_attrs(ci_prob=interval_probability(ci_prob))
     return named, result
+
+
+def of_draws(
+    model: ModelLike,
+    view: AtRows,
+    hyper: HyperparameterDraws,
+    each: int,
+    answers: Answers,
+    jitter: Callable[[], float],
+    *,
+    of: str,
+    joint: bool,
+    exact: Sequence[np.ndarray] | None,
+    **options: Any,
+) -> xr.Dataset:
+    """Answers `of` functions, or of draws for each row, with `exact` means; options of `gathered`.
+
+    The means are those of the quantity (m, c), and of its total (m,).
+    """
+    shape = len(hyper.chain), len(hyper.draw) * each
+    dataset, result = gathered(model, view, shape, answers, **options)
+    moments = f"of the {of}"
+    if exact is not None:
+        dataset = _with_means(dataset, view.question, exact)
+        how = ", by quasi-random points" if "class" in dataset.dims else ""
+        moments = f"{EXACT}{how}, sds and covariances of the {of}"
+    attrs = {
+        "relative_jitter": jitter(),
+        "dependence": DEPENDENCE[joint].format("feature"),
+        "samples": view.question.samples,
+        "moments": moments,
+    }
+    return result.finished(dataset, hyper, each, attrs)
+
+
+def _with_means(dataset: xr.Dataset, question: Question, exact: Sequence[np.ndarray]) -> xr.Dataset:
+    """Insert exact means; their completeness residual counts like the draws' residual."""
+    names = [question.name, *([question.total[0]] if question.total else [])]
+    labels = {axis.dim: list(axis.labels) for axis in question.axes}
+    lead = ("obs", "class") if "class" in dataset.dims else ("obs",)
+    shape = *exact[0].shape[:-1], *map(len, labels.values())
+    mean = xr.DataArray(exact[0].reshape(shape), labels, (*lead, *labels))
+    mean = mean.sel({dim: dataset[dim].values for dim in labels})
+    found = [mean, *(xr.DataArray(v, dims=lead) for v in exact[1:])]
+    for name, values in zip(names, found, strict=True):
+        dataset[f"{name}_mean"] = values.variable.transpose("obs", ..., *lead[1:])
+    if question.total:
+        missed = found[1].copy(data=np.abs(exact[0].sum(axis=-1) - exact[1])).variable
+        dataset["completeness_residual"] = np.maximum(dataset["completeness_residual"], missed)
+    return dataset
 
 
 def of_each_draw(

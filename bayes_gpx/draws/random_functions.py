@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,13 +14,13 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws import questions
-from bayes_gpx.draws.answers import gathered
+from bayes_gpx.draws.answers import of_draws
 from bayes_gpx.draws.averages import refuse_averages
 from bayes_gpx.draws.each_draw import each_draw, rows_within
-from bayes_gpx.draws.evaluate import DEPENDENCE
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.questions import responds
+from bayes_gpx.draws.row_draws import LARGEST_ROW, drawn_by_row, joint_values, rows_apart
 from bayes_gpx.draws.scales import Latent, mean_response
 from bayes_gpx.draws.stores import refuse_foreign, refuse_summaries
 from bayes_gpx.draws.views import AtCoalitions, AtRows, ByChainRule, means
@@ -31,13 +32,9 @@ from bayes_gpx.validation import count
 if TYPE_CHECKING:
     from bayes_gpx.draws.each_draw import Case
     from bayes_gpx.draws.points import Points
-    from bayes_gpx.draws.questions import Question
     from bayes_gpx.draws.views import Asking
     from bayes_gpx.posteriors.base import OneDraw
     from bayes_gpx.posteriors.constraints import Constraints
-
-EXACT = "means exact over the normal approximation of f"
-"""What attrs say of exact means."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +93,10 @@ def or_else(needed: str, instead: str) -> Iterator[None]:
 
 def draw_functions(
     model: ModelLike,
-    idata: Draws,
+    idata: Draws | HyperparameterDraws,
     *,
     draws: int,
-    num_draws: int | None,
+    num_draws: int | None = None,
     waves: int,
     seed: int | None,
     progressbar: bool,
@@ -108,7 +105,9 @@ def draw_functions(
     count("draws", draws)
     if seed is not None:
         count("seed", seed, 0)
-    hyper = hyperparameter_draws(model, idata, num_draws)
+    hyper = idata
+    if not isinstance(hyper, HyperparameterDraws):
+        hyper = hyperparameter_draws(model, hyper, num_draws)
     each = draws if hyper.alone else 1
     entropy = cast(int, np.random.SeedSequence(seed).entropy)
     functions = Functions(model, hyper, each, waves, [], [], entropy)
@@ -150,35 +149,29 @@ def answer(
     """Ask all functions about rows; options and result as in `evaluate`."""
     # Moments are computed over functions, except for `exact` means: of the quantity (m, c), and of
     # its total (m,).
-    model, question = functions.model, view.question
+    model = functions.model
 
     def ask(parts: Sequence[AtRows], numbers: Collection[int] | None) -> Asking:
         for k, part in enumerate(parts):
             for own, rows, found in _evaluated(functions, part, progressbar, numbers):
                 yield own, k, rows, part.of_functions(rows, found)
 
-    dataset, result = gathered(
+    return of_draws(
         model,
         view,
-        functions.shape,
+        functions.hyper,
+        functions.each,
         view.answers(ask, len(functions.updates)),
+        lambda: max(functions.jitters),
+        of="functions",
+        joint=True,
+        exact=exact,
         features=features,
         covariance=covariance,
         keep=keep,
         path=path,
         ci_prob=ci_prob,
     )
-    attrs = {
-        "relative_jitter": max(functions.jitters),
-        "dependence": DEPENDENCE[True].format("feature"),
-        "samples": question.samples,
-        "moments": "of the functions",
-    }
-    if exact is not None:
-        dataset = with_means(dataset, question, exact)
-        how = ", by quasi-random points" if "class" in dataset.dims else ""
-        attrs["moments"] = f"{EXACT}{how}, sds and covariances of the functions"
-    return result.finished(dataset, functions.hyper, functions.each, attrs)
 
 
 def log_statements(functions: Functions) -> np.ndarray:
@@ -212,7 +205,7 @@ def values(functions: Functions, where: Points, on: str, *, progressbar: bool) -
     return mean_response(model.specification.observation, f) if responds(model, on) else f
 
 
-def by_functions(
+def by_draws(
     model: ModelLike,
     idata: Draws,
     view: AtRows,
@@ -224,41 +217,56 @@ def by_functions(
     joint: bool = False,
     **options: Any,
 ) -> xr.Dataset:
-    """Draw functions and ask them; they are joint over observations in any case."""
+    """Draw what answers need, for each row by itself; or functions, which all rows share."""
     refuse_averages(view.where)
     refuse_summaries(options.get("path"), options.get("keep", "draws"))
     if options.get("path") is not None:
         refuse_foreign(options["path"])
-    functions = draw_functions(
-        model,
-        idata,
-        draws=draws,
-        num_draws=num_draws,
-        waves=WAVES,
-        seed=seed,
-        progressbar=progressbar,
-    )
     exact = None
     if isinstance(view, ByChainRule | AtCoalitions):
         exact = means(model, idata, view, num_draws=num_draws, progressbar=progressbar)
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    shown: dict[str, Any] = {"draws": draws, "seed": seed, "progressbar": progressbar}
+    by_row = partial(drawn_by_row, model, hyper, view, exact, **shown, **options)
+    apart = not joint and rows_apart(view)
+    if apart and hyper.alone:  # a single function takes less time than a covariance
+        return by_row()
+    try:
+        functions = draw_functions(model, hyper, waves=WAVES, **shown)
+    except NoBasis:
+        if apart:
+            return by_row()
+        raise
     return answer(functions, view, progressbar=progressbar, exact=exact, **options)
 
 
-def with_means(dataset: xr.Dataset, question: Question, exact: Sequence[np.ndarray]) -> xr.Dataset:
-    """Insert exact means; their completeness residual counts like the draws' residual."""
-    names = [question.name, *([question.total[0]] if question.total else [])]
-    labels = {axis.dim: list(axis.labels) for axis in question.axes}
-    lead = ("obs", "class") if "class" in dataset.dims else ("obs",)
-    shape = *exact[0].shape[:-1], *map(len, labels.values())
-    mean = xr.DataArray(exact[0].reshape(shape), labels, (*lead, *labels))
-    mean = mean.sel({dim: dataset[dim].values for dim in labels})
-    found = [mean, *(xr.DataArray(v, dims=lead) for v in exact[1:])]
-    for name, values in zip(names, found, strict=True):
-        dataset[f"{name}_mean"] = values.variable.transpose("obs", ..., *lead[1:])
-    if question.total:
-        missed = found[1].copy(data=np.abs(exact[0].sum(axis=-1) - exact[1])).variable
-        dataset["completeness_residual"] = np.maximum(dataset["completeness_residual"], missed)
-    return dataset
+def values_at(
+    model: ModelLike,
+    hyper: HyperparameterDraws,
+    where: Points,
+    on: str,
+    *,
+    draws: int,
+    seed: int | None,
+    progressbar: bool,
+) -> np.ndarray:
+    """Values (chain, draw, m[, C]) of f or the mean response, joint over all rows."""
+    shown: dict[str, Any] = {"seed": seed, "progressbar": progressbar}
+    few = len(where.X) * (model.specification.classes or 1) <= LARGEST_ROW
+
+    def jointly() -> np.ndarray:
+        f = joint_values(model, hyper, where, each=draws if hyper.alone else 1, **shown)
+        return mean_response(model.specification.observation, f) if responds(model, on) else f
+
+    if few and hyper.alone:
+        return jointly()
+    try:
+        functions = draw_functions(model, hyper, draws=draws, waves=WAVES, **shown)
+    except NoBasis:
+        if few:
+            return jointly()
+        raise
+    return values(functions, where, on, progressbar=progressbar)
 
 
 def _evaluated(

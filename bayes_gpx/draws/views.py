@@ -87,7 +87,7 @@ class AtRows:
             return [first.reshape((F, -1, c)), *total]
         return [np.moveaxis(first.reshape((F, -1, c, first.shape[-1])), 2, 3), *total]
 
-    def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
+    def answers(self, ask: Callable[..., Iterator], count: int, trials: int = TRIALS) -> Answers:
         """Yield numbers, rows and answers of `count` functions or draws."""
         # `ask` maps a list of views and numbers (None for all) to numbers, position in the list, a
         # slice of rows, and the answers.
@@ -132,16 +132,18 @@ class ByChainRule(AtRows):
         t, way = chebyshev(self.degree)[:, None], self._way[:, None]
         return self._at(self.where.X[:, None] - (1.0 - t) * way)
 
-    def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
+    def answers(self, ask: Callable[..., Iterator], count: int, trials: int = TRIALS) -> Answers:
         """As in `AtRows`, each answer with the degree that it needs."""
-        # Some of the functions choose a degree for each row. Then all are evaluated. If
+        # Some of the functions, if any, choose a degree for each row. Then all are evaluated. If
         # attributions still miss their sum, the row of this function is evaluated again with the
         # next degree.
         if not self.latent.total:
-            yield from super().answers(ask, count)
+            yield from super().answers(ask, count, trials)
             return
-        few = np.unique(np.linspace(0, count - 1, TRIALS).round().astype(int))
-        parts, largest = self._parts(ask, few)
+        few = np.unique(np.linspace(0, count - 1, trials).round().astype(int))
+        parts, largest = [(np.arange(len(self.where.X)), LEVELS[0])], 0.0
+        if trials:
+            parts, largest = self._parts(ask, few)
         asked, numbers = [self._of(*part) for part in parts], None
         wanted, later = dict[int, np.ndarray](), dict[int, dict]()
         for degree in (None, *LEVELS):
@@ -154,19 +156,26 @@ class ByChainRule(AtRows):
                 asked = [self._of(*parts[0])]
             for own_numbers, k, own, found in ask(asked, numbers):
                 rows, level = parts[k][0][own], parts[k][1]
+                largest = largest if trials else max(largest, np.abs(found[1]).max())
                 good = (_missed(*found) <= NEAR * largest) | (level == LEVELS[-1])
+                if not trials:  # draws of a row are made again together, or the rough ones go
+                    good = np.broadcast_to(good.all(axis=0), good.shape)
                 if good.all() and not wanted:
                     yield own_numbers, rows, found
                     continue
-                for f, number in enumerate(own_numbers):
-                    use = np.isin(rows, wanted[number]) if wanted else np.ones(len(rows), bool)
-                    again = rows[use & ~good[f]]
-                    if len(again):
+                due = np.full(good.shape, True)
+                if wanted:
+                    due = np.stack([np.isin(rows, wanted[number]) for number in own_numbers])
+                for number, again in zip(own_numbers, due & ~good, strict=True):
+                    if again.any():
                         following = later.setdefault(LEVELS[LEVELS.index(level) + 1], {})
-                        following[number] = np.append(following.get(number, again[:0]), again)
-                    use &= good[f]
+                        before = following.get(number, rows[:0])
+                        following[number] = np.append(before, rows[again])
+                patterns, which = np.unique(due & good, axis=0, return_inverse=True)
+                for place, use in enumerate(patterns):
                     if use.any():
-                        yield own_numbers[[f]], rows[use], [part[[f]][:, use] for part in found]
+                        same = which == place
+                        yield own_numbers[same], rows[use], [part[same][:, use] for part in found]
 
     def _of(self, rows: np.ndarray, degree: int) -> ByChainRule:
         """The same of some rows, by polynomials of another degree."""
@@ -271,7 +280,7 @@ class ByChainRule(AtRows):
 class OverBaselines(ByChainRule):
     """Attributions along the paths from several baselines to each row, averaged."""
 
-    def answers(self, ask: Callable[..., Iterator], count: int) -> Answers:
+    def answers(self, ask: Callable[..., Iterator], count: int, trials: int = TRIALS) -> Answers:
         """As in `ByChainRule`, where each pair of a row and a baseline is a row."""
         starts = cast(np.ndarray, self.where.baseline)
         B, width = len(starts), 8 * count * self.latent.width

@@ -19,7 +19,7 @@ from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.naming import coded, origin, values_by_source
 from bayes_gpx.draws.points import Points, from_baseline
 from bayes_gpx.draws.questions import is_nonlinear
-from bayes_gpx.draws.random_functions import by_functions, or_else
+from bayes_gpx.draws.random_functions import by_draws, or_else
 from bayes_gpx.draws.scales import Latent, Response, log_variance
 from bayes_gpx.draws.views import AtRows, ByChainRule, by_chain_rule, means
 from bayes_gpx.explain.answered import answered, documented, side_by_side
@@ -225,7 +225,7 @@ def _explained(
         _refuse_method(method, "the response")
         view = by_chain_rule(quantity, where, Response(model))
         with or_else("Attributions of the response", "or pass on='latent'"):
-            found = by_functions(model, idata, view, **options)
+            found = by_draws(model, idata, view, **options)
     elif where.paths > MOST_BASELINES:
         found = _averaged(model, idata, quantity, where, **options)
     else:
@@ -352,7 +352,7 @@ def _averaged(
             f"{where.paths}. Pass a random subset of them, or leave by out."
         )
     try:
-        return by_functions(model, idata, AtRows(quantity, where, Latent(model)), **options)
+        return by_draws(model, idata, AtRows(quantity, where, Latent(model)), **options)
     except NoBasis as none:
         raise ValueError(
             f"baseline has {where.paths} rows, but can have at most {MOST_BASELINES} for "

@@ -16,17 +16,17 @@ from bayes_gpx.data.features import Frame
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By, by_rows
 from bayes_gpx.draws.evaluate import evaluate
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.naming import origin
 from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside, rows_outside
 from bayes_gpx.draws.questions import Axis, responds
-from bayes_gpx.draws.random_functions import draw_functions, or_else, values
+from bayes_gpx.draws.random_functions import or_else, values_at
 from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.answered import chosen, documented, has_outputs, of_each_output
-from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes import operators
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
-from bayes_gpx.validation import one_of
+from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
@@ -156,7 +156,7 @@ def comparisons(
     options.pop("on", None)
     if responds(model, on) or comparison != "difference":
         with or_else("Comparisons of the response", "or pass on='latent'"):
-            found = _by_functions(model, idata, where, contrasts, on, comparison, **options)
+            found = _by_draws(model, idata, where, contrasts, on, comparison, **options)
     else:
         found = _linear(model, idata, where, contrasts, **options)
     named = {part: ("contrast", [getattr(c, part) for c in contrasts]) for part in PARTS}
@@ -359,7 +359,7 @@ def _linear(
     return evaluate(model, idata, quantity, asked, on="latent", joint=True, **options)
 
 
-def _by_functions(
+def _by_draws(
     model: Model,
     idata: Draws,
     where: Points,
@@ -375,36 +375,29 @@ def _by_functions(
     progressbar: bool = True,
     ci_prob: float,
 ) -> xr.Dataset:
-    """Contrasts of the mean response, on random functions of the posterior."""
-    one_of("keep", keep, ("draws", "summary"))
-    functions = draw_functions(
-        model,
-        idata,
-        draws=draws,
-        num_draws=num_draws,
-        waves=WAVES,
-        seed=seed,
-        progressbar=progressbar,
-    )
-    rows = np.arange(len(where.X))
+    """Contrasts of the mean response, on draws that are joint over rows."""
+    count("draws", draws)
+    hyper, labels = hyperparameter_draws(model, idata, num_draws), [c.label for c in contrasts]
+    rows, each = np.arange(len(where.X)), draws if hyper.alone else 1
     ends = [contrast.at(where.X_values, end) for contrast in contrasts for end in (0, 1)]
-    moved = at_other_x(model, where, np.concatenate(ends), np.tile(rows, len(ends)))
-    f = values(functions, moved, on, progressbar=progressbar)
-    f = f.reshape((*functions.shape, len(contrasts), 2, len(rows), *f.shape[3:]))
-    apart = np.moveaxis(COMPARISONS[comparison](f[:, :, :, 0], f[:, :, :, 1]), 2, 3)
-    hyper, labels = functions.hyper, [contrast.label for contrast in contrasts]
+    moved = np.stack(ends, axis=1).reshape((-1, where.X_values.shape[1]))
+    there = at_other_x(model, where, moved, np.repeat(rows, len(ends)))
+    shown: dict[str, Any] = {"draws": draws, "seed": seed, "progressbar": progressbar}
+    f = values_at(model, hyper, there, on, **shown)
+    f = f.reshape((*f.shape[:2], len(rows), len(contrasts), 2, *f.shape[3:]))
+    apart = COMPARISONS[comparison](f[:, :, :, :, 0], f[:, :, :, :, 1])
     along, index = "obs", where.index
     if where.by is not None:
         along, index = "by", where.by.labels
         apart = np.moveaxis(np.tensordot(where.by.values, apart, (1, 2)), 0, 2)
     dims = ("chain", "draw", along, "contrast", "class")[: apart.ndim]
     coords = {along: index, "contrast": labels, "chain": hyper.chain}
-    coords["draw"] = np.arange(functions.each) if hyper.alone else hyper.draw
+    coords["draw"] = np.arange(each) if hyper.alone else hyper.draw
     if apart.ndim == 5:
         coords["class"] = list(model.training.labels)
     found = xr.DataArray(apart, coords, dims).to_dataset(name="comparison")
     units = response_units(model) if comparison == "difference" else comparison
-    attrs = {"units": units, "moments": "of the functions"}
+    attrs = {"units": units, "moments": "of the draws"}
     found.attrs = origin(model) | attrs
     return _summarised(found, covariance, keep, ci_prob)
 

@@ -15,7 +15,7 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.questions import is_nonlinear
-from bayes_gpx.draws.random_functions import by_functions, or_else
+from bayes_gpx.draws.random_functions import by_draws, or_else
 from bayes_gpx.draws.scales import Response
 from bayes_gpx.draws.views import by_chain_rule
 from bayes_gpx.explain.answered import answered, documented
@@ -154,4 +154,4 @@ def slopes_of_f(
         return evaluate(model, idata, quantity, where, on=on, **options)
     view = by_chain_rule(quantity, where, Response(model))
     with or_else("Derivatives of the response", "or pass on='latent'"):
-        return by_functions(model, idata, view, **options)
+        return by_draws(model, idata, view, **options)

@@ -16,7 +16,7 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.questions import ShapleyOperator, is_nonlinear
-from bayes_gpx.draws.random_functions import by_functions, or_else
+from bayes_gpx.draws.random_functions import by_draws, or_else
 from bayes_gpx.draws.scales import Latent, Response, log_variance
 from bayes_gpx.draws.stores import with_more
 from bayes_gpx.draws.views import AtCoalitions, monte_carlo_errors
@@ -243,7 +243,7 @@ def _explained(
             few = f"or pass a baseline of at most {MOST_BASELINES} rows"
             needed = f"Shapley values with {baselines} rows of the baseline", few
         with or_else(*needed):
-            found = by_functions(model, idata, view, **options)
+            found = by_draws(model, idata, view, **options)
     if orders is not None:
         own = {name: options[name] for name in ("num_draws", "progressbar") if name in options}
         found = _with_errors(found, monte_carlo_errors(model, idata, view, **own), quantity)

@@ -200,11 +200,12 @@ def test_second_derivatives_of_functions_are_differences_of_their_responses(kind
             ends = [(1, 1), (1, -1), (-1, 1), (-1, -1)]
             four = [a * b * responses(NEW + a * one + b * other) for a, b in ends]
             assert_allclose(drawn[:, :, d, e], sum(four) / (4 * h**2), atol=2e-5 * size)
-    exact = bx.derivatives(model, theta, NEW, order=2, **options)
+    exact = bx.derivatives(model, theta, NEW, order=2, joint=True, **options)
     assert_allclose(exact["second_derivative"].values[0], drawn, atol=1e-10 * size)
     error = drawn.mean(axis=0) - exact["second_derivative_mean"]
     assert np.all(np.abs(error) < 5 * exact["second_derivative_sd"] / np.sqrt(200))
-    one = bx.derivatives(model, theta, NEW, order=2, features=["x1"], **options)
+    options |= {"features": ["x1"], "joint": True}
+    one = bx.derivatives(model, theta, NEW, order=2, **options)
     for part in ("", "_mean", "_sd"):
         whole = exact[f"second_derivative{part}"].sel(feature=["x1"], feature_bis=["x1"])
         assert_allclose(one[f"second_derivative{part}"], whole, rtol=1e-9)
@@ -317,7 +318,7 @@ def test_slopes_of_a_rate_are_averages_over_joint_functions():
     assert np.all(np.abs(error) < 5 * found["average_slope_sd"] / np.sqrt(1000))
     assert found.attrs["units"] == "rate of y per unit of the feature"
     band = found["band_simultaneous"]
-    drawn = bx.derivatives(model, theta, NEW, **options)["derivative"]
+    drawn = bx.derivatives(model, theta, NEW, joint=True, **options)["derivative"]
     low, high = band.sel(ci_bound="lower"), band.sel(ci_bound="upper")
     inside = ((drawn >= low) & (drawn <= high)).all("obs").mean(("chain", "draw"))
     assert_allclose(inside, found.attrs["ci_prob"], atol=1e-3)
@@ -329,7 +330,7 @@ def test_slopes_along_a_path_integrate_to_the_attribution():
     model, idata, _, _ = posed("logit")
     options = {"baseline": START, "seed": 2, **QUIET}
     path = bx.path_slopes(model, idata, NEW[:1], **options)
-    shares = bx.attributions(model, idata, NEW[:1], **options)
+    shares = bx.attributions(model, idata, NEW[:1], joint=True, **options)
     assert_allclose(path["attribution_mean"], shares["attribution_mean"][0], atol=1e-5)
     assert_allclose(path["attribution"], shares["attribution"][:, :, 0], atol=1e-4)
     assert path.attrs["units"] == "probability of y per unit of the feature"

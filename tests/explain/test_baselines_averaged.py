@@ -21,7 +21,8 @@ def test_they_are_means_of_attributions_against_each(likelihood, monkeypatch):
     monkeypatch.setattr("bayes_gpx.draws.views.LARGEST_AVERAGE", 1)
     model = bx.GP(X, Y[likelihood], likelihood=likelihood)
     found = bx.attributions(model, THETA, X[:4], baseline=X[5:8], **OPTIONS)
-    each = [bx.attributions(model, THETA, X[:4], baseline=X[k], **OPTIONS) for k in (5, 6, 7)]
+    own = OPTIONS | {"joint": True}  # by functions, as with several baselines
+    each = [bx.attributions(model, THETA, X[:4], baseline=X[k], **own) for k in (5, 6, 7)]
     for name in ("attribution", "difference", "attribution_mean", "difference_mean"):
         assert_allclose(found[name], sum(one[name] for one in each) / 3, atol=1e-9)
     functions = bx.sample_functions(model, THETA, draws=2, seed=1, progressbar=False)

@@ -40,7 +40,7 @@ inference: base methods diagnostics log_density datatree optimise laplace nuts a
     stochastic
 draws: protocols hyperparameter_draws points level_moves intervals stores part_stores questions
     averages scales naming normals new_responses results graphs each_draw evaluate constraints_met
-    truncated leave_one_out left_out_together views answers random_functions
+    truncated leave_one_out left_out_together views answers row_draws random_functions
 model: named_kernels hyperparameters specification constraints given_values priors
     lengthscale_prior bound_data latent_variables kept_of_rows observed_response inducing_points
     starting_points examination fitting description model gp placement interaction_model refits
