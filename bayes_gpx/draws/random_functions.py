@@ -128,8 +128,8 @@ def draw_functions(
             functions.jitters.append(jitter)
     except NoBasis as none:
         raise NoBasis(
-            "The model has no random functions. Use a kernel of sums and multiples of "
-            f"{', '.join(SPECTRAL)}, Linear and Constant."
+            "The model has no random functions. Use a kernel of sums, products and whole powers of "
+            f"{', '.join(SPECTRAL)}, Periodic, Linear and Constant, or bx.Additive."
         ) from none
     return functions
 

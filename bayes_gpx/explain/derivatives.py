@@ -147,7 +147,7 @@ def slopes_of_f(
     on: str = "response",
     **options: Any,
 ) -> xr.Dataset:
-    """Derivatives of f, or of the mean response by random functions, always joint."""
+    """Derivatives of f, or of the mean response by draws."""
     quantity = questions.derivative(model, order)
     options["features"] = numbers_among(model.training.X, options.get("features"))
     if not is_nonlinear(model, quantity, on):

@@ -90,9 +90,9 @@ def sample_functions(
     functions draw combinations of these functions; models with inducing points are corrected at
     these points.
 
-    Kernels without a spectral density (periodic, polynomial, products, a user's own) have no such
-    functions. Each question is then answered by exact joint draws at the requested points, and
-    different answers do not belong to the same functions (`RandomFunctions.joint` is True).
+    Kernels of a user's own have no such functions. Each question is then answered by exact joint
+    draws at the requested points, and different answers do not belong to the same functions
+    (`RandomFunctions.joint` is True).
 
     References
     ----------
@@ -292,8 +292,8 @@ class RandomFunctions:
         if self._functions is None:
             raise ValueError(
                 "The model's kernel has no random functions, so each call draws its numbers anew, "
-                "and they do not belong to any density of y. Use sums and multiples of "
-                f"{', '.join(SPECTRAL)}, Linear and Constant."
+                "and they do not belong to any density of y. Use sums, products and whole powers "
+                f"of {', '.join(SPECTRAL)}, Periodic, Linear and Constant, or bx.Additive."
             )
         return self._functions
 

@@ -116,7 +116,7 @@ def shapley_values(
         and covariance describe the average over these orders.
 
         For classes and counts, unless ``on="latent"``, the unit is the probability or the rate, as
-        in `attributions`. Values come from random functions over coalitions.
+        in `attributions`. Values come from draws of f at all coalitions.
 
     Raises
     ------

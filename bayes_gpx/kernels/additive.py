@@ -224,6 +224,13 @@ def over_subsets(each: Sequence[Tensor], variances: Tensor, order: int) -> Tenso
     return _value(each, _weights(variances, order))
 
 
+def slopes_over_subsets(
+    each: Sequence[Tensor], variances: Tensor, order: int, q: int
+) -> Tensor | None:
+    """Derivative of `over_subsets` in q different arrays, (..., d repeated q times); None is 0."""
+    return _without(each, _weights(variances, order), q)
+
+
 def _weights(variances: Tensor, order: int) -> Tensor:
     """Coefficients of e_0, ..., e_order; e_0 is 1 and has none."""
     return pt.concatenate([np.zeros(1), pt.specify_shape(variances, (order,))])

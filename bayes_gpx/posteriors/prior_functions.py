@@ -17,10 +17,13 @@ from bayes_gpx.processes.basis_process import BasisProcess, expanded
 from bayes_gpx.processes.class_process import ClassProcess
 from bayes_gpx.processes.indexed_process import IndexedProcess, Part, by_rows
 from bayes_gpx.processes.operators import Composite
+from bayes_gpx.processes.random_products import RandomFunctions, random_functions
 
 if TYPE_CHECKING:
+    from bayes_gpx.kernels.base import Kernel
     from bayes_gpx.posteriors.base import Conditioning
     from bayes_gpx.posteriors.low_rank import LowRankDesign
+    from bayes_gpx.processes.basis_functions import Basis
     from bayes_gpx.processes.operators import AtPoints, Operator, Value
 
 WAVES = 512
@@ -48,6 +51,11 @@ class Fresh:
         """As `RandomFeatures.standard`: for `expanded`, this is such an approximation."""
         normal = self.normal(shape)
         return normal, self._next(pt.random.uniform, (shape[-1],))
+
+    def functions(self, kernel: Kernel, d: int) -> Basis:
+        """Random functions of a kernel of d columns that has no basis functions."""
+        made = random_functions(kernel, lambda number: self.normal((number, self.m)), d)
+        return RandomFunctions(made, self.m)
 
     def _next(self, distribution: Callable, shape: tuple) -> Tensor:
         self._rng, drawn = distribution(size=shape, rng=self._rng, return_next_rng=True)

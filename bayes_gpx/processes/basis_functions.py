@@ -463,6 +463,8 @@ def _of_term(
             basis = _sines(profile, scale, approximation, points)
         else:
             basis = _waves(profile, scale, approximation, points, next(numbers))
+    elif (functions := getattr(approximation, "functions", None)) is not None:
+        basis = functions(kernel, term.of(X).type.shape[1])
     else:
         raise NoBasis(
             f"{name_of(kernel)} has no basis functions here. {type(approximation).__name__} takes "

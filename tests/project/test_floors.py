@@ -23,7 +23,7 @@ kernels: distance tensor_products base profiles stationary elementary composite 
     precomputed normal_form summands from_pymc
 processes: operators base approximations path_moments integrated_gradients expected_gradients
     players shapley covariance gaussian_process weight_process indexed_process
-    class_process basis_functions basis_process
+    class_process basis_functions random_products basis_process
 likelihoods: base softmax_expectations predictive continuous counts classification
 posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evidence/softmax
     evidence/correlated evidence/step_graphs evidence/variational evidence/sums
