@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import pytensor.tensor as pt
 import xarray as xr
 
-from bayes_gpx.aliases import Draws, Labels, Table
+from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from bayes_gpx.kernels.base import Kernel
     from bayes_gpx.model.model import Model
 
+GROUP = "group"
+"""Name of the level of a row's group, which is a component of its own."""
+
 FAR = 5.0
 """Most sds between the mean of a column's measure and the training mean without a warning."""
 
@@ -42,6 +45,7 @@ def components(
     idata: Draws,
     X_new: Table | None = None,
     *,
+    groups_new: Column | None = None,
     order: int = 2,
     obs: Labels | None = None,
     on: Literal["latent", "response"] = "latent",
@@ -73,6 +77,8 @@ def components(
         A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new : frame or array (m, d), optional
         New rows; None for the training rows.
+    groups_new : series or array (m,), optional
+        Groups of the new rows, for models with groups.
     order : int
         Highest order of the interactions in `Additive` kernels that become separate components. The
         component `remainder` is the sum of all higher orders.
@@ -109,13 +115,14 @@ def components(
 
         Components have the names of the kernel's summands. Effects in an `Additive` kernel are
         named by features (``age``, ``age:bmi``), and those without a name by kernel type and
-        features. `constant` contains the mean of y and constant kernels. The coordinate `along`
+        features. `group` is the level of the row's group. `constant` contains the mean of y and
+        constant kernels. The coordinate `along`
         names the first feature that a component varies with; `alone` is true if it is the only one.
 
     Raises
     ------
     ValueError
-        For a `GPX`, a model with groups, an `order` that is not a positive whole number, the
+        For a `GPX`, several outputs, an `order` that is not a positive whole number, the
         response of classes and counts, and more than 500 components.
 
     Warns
@@ -154,10 +161,10 @@ def components(
             "and components exist only for f. Pass on='latent'."
         )
     parts, names = components_of(model, order)
-    where = points_to_explain(model, X_new, obs=obs)
+    where = points_to_explain(model, X_new, groups_new=groups_new, obs=obs)
     found = evaluate(model, idata, questions.component(model, names, order), where, **options)
     features = model.training.X.columns
-    seen = dict(zip(names, (part.columns for part in parts), strict=True))
+    seen = {name: part.columns for name, part in zip(names, parts, strict=False)}
     along = [seen.get(name, ()) for name in found["component"].values]
     return found.assign_coords(
         along=("component", [features[own[0]] if own else "" for own in along]),
@@ -176,6 +183,8 @@ def components_of(model: Model, order: int) -> tuple[list[Summand], tuple[str, .
         )
     named, seen = _own_names(model), Counter[str]()
     names = named or [part.called(model.training.X.columns) for part in parts]
+    if model.specification.grouped:  # after those of the kernel, as `IndexedProcess` has them
+        names = [*names, GROUP]
     unique = []
     for name in names:
         free = name
@@ -193,10 +202,6 @@ def kernel_of(model: Model) -> Kernel:
         raise ValueError(
             "A GPX is a sum of contributions, one for each feature, and has no other components. "
             "Use bx.contributions."
-        )
-    if specification.grouped:
-        raise ValueError(
-            "A model with groups cannot be divided into components. Fit a model without groups."
         )
     if training.outputs is not None:
         raise ValueError(
@@ -221,6 +226,11 @@ def orthogonal_kernel(model: Model) -> Term:
     Warns if the measure of a column is far from the training rows.
     """
     training = model.training
+    if model.specification.grouped:
+        raise ValueError(
+            "The model has groups, whose levels have no distribution that a variance could be "
+            "divided over. Use bx.components, or fit a model without groups."
+        )
     if training.X.levels:
         raise ValueError(
             f"The columns {list(training.X.levels)} are categories, and their indicators are no "

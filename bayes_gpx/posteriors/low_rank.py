@@ -24,6 +24,7 @@ from bayes_gpx.processes.basis_process import (
 from bayes_gpx.processes.indexed_process import IndexedProcess, Part, by_rows
 from bayes_gpx.processes.operators import (
     AtPoints,
+    Components,
     Composite,
     Contribution,
     Derivative,
@@ -94,11 +95,23 @@ class LowRankDesign:
         bare, found = cast(IndexedProcess, self.process).bare(L), []
         for part, seen in self.parts:
             if part.separate == separate:
-                own = by_observation(seen.design(bare), bare)
+                (asked,) = part.asked(bare)
+                own = by_observation(seen.design(asked), asked)
+                if isinstance(L, Components):
+                    own = self._among_components(own, bare, separate)
                 loadings = part.loadings(cast(AtPoints, L))
                 own = own if loadings is None else by_rows(own, loadings)
                 found.append(own.reshape((-1, own.shape[2])))
         return pt.concatenate(found, axis=1)
+
+    def _among_components(self, own: Tensor, bare: Components, separate: bool) -> Tensor:
+        """A design (m, c, K) of shared components or of groups' one, for all of them."""
+        none = own[:, :1] * 0.0
+        if not separate:
+            return pt.concatenate([own, none], axis=1)
+        shared = next(seen for part, seen in self.parts if not part.separate)
+        count = by_observation(shared.design(bare), bare).shape[1]
+        return pt.concatenate([pt.repeat(none, count, axis=1), own], axis=1)
 
     def summed(self, L: AtPoints, weights: Tensor) -> Tensor:
         """Sums of weights (m | 1, M) times the design of a gradient or Hessian, (m, c)."""

@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.processes.base import KernelProcess, by_pairs
-from bayes_gpx.processes.operators import AtPoints, Composite, Derivative, Value
+from bayes_gpx.processes.operators import AtPoints, Components, Composite, Derivative, Value
 
 NO_GROUP = -1.0
 """Code of what all groups share alone, which constraints are about."""
@@ -61,6 +61,12 @@ class Part:
         """Whether groups have separate functions."""
         return any(isinstance(index, Same) for index in self.indices)
 
+    def asked(self, *operators: AtPoints) -> list[AtPoints]:
+        """The operators as this part is asked; what groups add is one component, a value."""
+        if not self.separate:
+            return [*operators]
+        return [Value(L.X, smooth=True) if isinstance(L, Components) else L for L in operators]
+
     def pairs(self, L: AtPoints, M: AtPoints) -> Tensor | None:
         """What multiplies covariances of rows of L and M, (m, n); None for 1."""
         return _product([i.pairs(L.x[:, i.column], M.x[:, i.column]) for i in self.indices])
@@ -100,17 +106,34 @@ class IndexedProcess(KernelProcess):
             theirs = replace(theirs, X=ours.X)
         each = []
         for part in self.parts:
-            K, factor = part.process.covariance(ours, theirs), part.pairs(L, M)
+            K, factor = part.process.covariance(*part.asked(ours, theirs)), part.pairs(L, M)
             each.append(K if factor is None else by_pairs(K, factor))
-        return reduce(add, each)
+        axes = [axis for axis, one in ((1, L), (3, M)) if isinstance(one, Components)]
+        if not axes:
+            return reduce(add, each)
+        m, n = L.x.shape[0], M.x.shape[0]
+        found = self._added([K.reshape((m, -1, n, K.shape[1] // n)) for K in each], axes)
+        return found.reshape((m * found.shape[1], n * found.shape[3]))
+
+    def _added(self, each: list[Tensor], axes: Sequence[int]) -> Tensor:
+        """The sum over parts; groups' own parts are one more component along such axes."""
+        if not axes:
+            return reduce(add, each)
+        pairs = zip(self.parts, each, strict=True)
+        sums: list[list[Tensor]] = [[], []]
+        for part, own in pairs:
+            sums[part.separate].append(own)
+        shared, own = (reduce(add, parts) for parts in sums)
+        return with_last_component(shared, own, axes)
 
     def _of_parts(self, L: AtPoints, of_part: Callable[[Any, Any], Tensor]) -> Tensor:
         """Sum over the parts of a function of L (m, ...), times squared loadings."""
         bare, each = self.bare(L), []
         for part in self.parts:
-            own, loadings = of_part(part.process, bare), part.loadings(L)
+            own, loadings = of_part(part.process, *part.asked(bare)), part.loadings(L)
             each.append(own if loadings is None else by_rows(own, pt.sqr(loadings)))
-        return reduce(add, each)
+        axes = range(1, each[0].ndim) if isinstance(L, Components) else ()
+        return self._added(each, axes)
 
     def _variance(self, L: AtPoints) -> Tensor:
         m = L.x.shape[0]
@@ -139,6 +162,17 @@ def of_no_group(process: Any, L: Any) -> Any:
     if isinstance(L, Composite):
         return replace(L, parts=tuple(of_no_group(process, part) for part in L.parts))
     return replace(L, X=in_groups(L.x, pt.full((L.x.shape[0],), NO_GROUP)))
+
+
+def with_last_component(shared: Tensor, own: Tensor, axes: Sequence[int]) -> Tensor:
+    """The components of `shared` along such axes, and after them the one of `own`, independent."""
+    for axis in axes:
+        shape = [*shared.shape], [*own.shape]
+        shape[0][axis], shape[1][axis] = own.shape[axis], shared.shape[axis]
+        widened = pt.concatenate([shared, pt.zeros(shape[0])], axis=axis)
+        own = pt.concatenate([pt.zeros(shape[1]), own], axis=axis)
+        shared = widened
+    return shared + own
 
 
 def by_rows(values: Tensor, factors: Tensor) -> Tensor:

@@ -181,10 +181,10 @@ def test_what_has_no_components_is_refused():
     with pytest.raises(ValueError, match="not even one by one. Fit bx.GP"):
         several = bx.GP(X, np.column_stack([Y, -Y]))
         bx.components(several, dict.fromkeys(several.hyperparameters, 1.0))
-    with pytest.raises(ValueError, match="without groups"):
-        groups = np.arange(25) % 3
-        grouped = bx.GP(X, Y, groups=groups)
-        bx.components(grouped, theta | {"group_amplitude": 0.3}, **QUIET)
+    with pytest.raises(ValueError, match="no distribution .* a model without groups"):
+        kernel = lambda d: bx.Additive(d, 1.0, 2, measure="gaussian")  # noqa: E731
+        grouped = bx.GP(X, Y, groups=np.arange(25) % 3, kernel=kernel)
+        bx.sobol_indices(grouped, {"sigma": SIGMA, "group_amplitude": 0.3})
     with pytest.raises(ValueError, match="order"):
         bx.components(bx.GP(X, Y), theta, order=0, **QUIET)
     wide = RNG.normal(size=(6, 40))
@@ -199,3 +199,41 @@ def test_of_one_row_there_is_nothing_to_share():
     assert found["component"].values.tolist() == ["expquad", "constant"]
     assert found["share"].isnull().all()
     assert found.attrs["dependence"].startswith("joint over components within")
+
+
+@pytest.mark.parametrize("approximation", ["none", "inducing", "basis"])
+def test_the_level_of_a_group_is_one_more_component(approximation):
+    """Dense formulas; an inducing point at each row is exact, and basis functions nearly."""
+    rng = np.random.default_rng(3)
+    rows, new = rng.normal(size=(14, 2)), 0.5 * rng.normal(size=(3, 2))
+    groups, asked = np.arange(14) % 4, np.array([0, 2, 9])
+    y = rows[:, 0] + np.sin(rows[:, 1]) + 2.0 * (groups == 0)
+    chosen = {"none": None, "inducing": bx.Inducing(rows), "basis": bx.HSGP([24, 24], 3.0)}
+    options = {"kernel": "expquad + linear", "approximation": chosen[approximation]}
+    model = bx.GP(rows, y, groups=groups, scale=False, **options)
+    theta = {
+        "expquad_lengthscale": [1.0, 1.2], "expquad_amplitude": 1.1, "linear_amplitude": 0.8,
+        "sigma": 0.3, "group_amplitude": 0.7,
+    }  # fmt: skip
+    found = bx.components(
+        model, theta, new, groups_new=asked, keep="summary", covariance=True, progressbar=False
+    )
+    assert list(found["component"].values) == ["expquad", "linear", "group"]
+
+    def parts(left, right, ours, theirs):
+        curved = 1.1**2 * oracle.expquad(left, right, np.array([1.0, 1.2]))
+        line = 0.8**2 * left @ right.T
+        return np.stack([curved, line, 0.7**2 * (ours[:, None] == theirs)])
+
+    C = parts(rows, rows, groups, groups).sum(axis=0) + 0.3**2 * np.eye(14)
+    cross = parts(new, rows, asked, groups)
+    mean = np.einsum("cmn,n->mc", cross, np.linalg.solve(C, y))
+    prior = np.einsum("cmm->mc", parts(new, new, asked, asked))[:, :, None] * np.eye(3)
+    cov = prior - np.einsum(
+        "cmn,dmn->mcd", cross, np.linalg.solve(C, cross.transpose(0, 2, 1)).transpose(0, 2, 1)
+    )
+    close = {"none": 1e-9, "inducing": 1e-6, "basis": 4e-3}[approximation]
+    assert_allclose(found["component_mean"], mean, atol=close)
+    assert_allclose(found["component_cov"], cov, atol=close)
+    assert_allclose(found["component_mean"].sum("component"), found["f_mean"], atol=1e-9)
+    assert found["completeness_residual_variance"].max() < 1e-9

@@ -12,6 +12,7 @@ import bayes_gpx as bx
 import oracle
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.model.constraints import Increasing, Slope, Value
+from bayes_gpx.numerics.compile_modes import MODE
 
 RNG = np.random.default_rng(3)
 X = pd.DataFrame({"dose": RNG.uniform(-1, 1, 12), "age": RNG.normal(size=12)})
@@ -185,6 +186,32 @@ def test_inducing_points_at_rows_and_constraints_are_exact_with_groups():
         for m in models
     ]
     assert_allclose(*means, atol=0.02)  # two approximations of rows: a bound, and propagation
+
+
+@pytest.mark.parametrize("kind", ["normal", "normal with groups", "poisson"])
+def test_pymc_differentiates_the_density_with_constraints(kind):
+    """As its own samplers do."""
+    options = {"groups": G} if kind == "normal with groups" else {}
+    y = COUNTS if kind == "poisson" else Y
+    likelihood = "poisson" if kind == "poisson" else "normal"
+    model = bx.GP(
+        X, y, likelihood=likelihood, constraints=[Increasing("dose", at=3)],
+        approximation=bx.Inducing(4), **options,
+    )  # fmt: skip
+    objective = model.objective
+    point = objective.initial_point()
+    logp, slope = objective.compile_logp(mode=MODE), objective.compile_dlogp(mode=MODE)(point)
+    names = [v.name for v in objective.value_vars]
+    flat = np.concatenate([np.ravel(point[name]) for name in names])
+
+    def at(x):
+        ends = np.cumsum([np.size(point[name]) for name in names])[:-1]
+        parts = zip(names, np.split(x, ends), strict=True)
+        return logp({name: part.reshape(np.shape(point[name])) for name, part in parts})
+
+    for i, own in enumerate(slope):
+        ends = [at(flat + sign * 1e-5 * np.eye(len(flat))[i]) for sign in (1.0, -1.0)]
+        assert_allclose(own, (ends[0] - ends[1]) / 2e-5, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("grouped", [False, True])

@@ -2,9 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import matrix_of_calls as matrix
+from bayes_gpx.numerics.compile_modes import MODE
 
 SAMPLE = [
     ("GP expquad", "attributions latent"),
@@ -41,6 +44,24 @@ def test_all_cells_of_a_model_are_unchanged(model):
     cells = stored()[model].items()
     told = {function: matrix.differs(model, function, cell) for function, cell in cells}
     assert {function: words for function, words in told.items() if words} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", matrix.builders())
+def test_slopes_of_densities_are_differences(model):
+    """As PyMC differentiates them, whose rewriting removes what only holds a gradient back."""
+    objective = matrix.model(model)[0].objective
+    logp, point = objective.compile_logp(mode=MODE), objective.initial_point()
+    found = objective.compile_dlogp(mode=MODE)(point)
+    names = [value.name for value in objective.value_vars]
+    places = [(name, at) for name in names for at in np.ndindex(np.shape(point[name]))]
+    for (name, at), own in zip(places, found, strict=True):
+        ends = []
+        for step in (1e-5, -1e-5):
+            moved = np.array(point[name], float)
+            moved[at] += step
+            ends.append(logp(point | {name: moved}))
+        assert_allclose(own, (ends[0] - ends[1]) / 2e-5, rtol=1e-4, atol=1e-4)
 
 
 def test_a_change_is_told():

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from scipy.linalg import cho_solve
@@ -296,6 +297,34 @@ class BestByGroup(Op):
         """Begin anew."""
         # Subclasses have no other arguments.
         self.__init__(**state)  # type: ignore[misc]
+
+
+class VarianceAtRows(Op):
+    """(F, E, known, with_v, with_u) -> known (n,), with the slopes of a fixed posterior.
+
+    They are twice the covariances `with_v` and `with_u` of rows' latent values with coefficients. A
+    term with a `disconnected_grad` would lose them where PyMC rewrites a density.
+    """
+
+    __props__ = ()
+    view_map = {0: [2]}  # noqa: RUF012
+
+    def make_node(self, *inputs: Any) -> Apply:  # noqa: D102
+        return Apply(self, [pt.as_tensor_variable(v) for v in inputs], [pt.dvector()])
+
+    def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
+        output_storage[0][0] = inputs[2]
+
+    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
+        weight = 2.0 * cotangents[0][:, None]
+        constant = [DisconnectedType()() for _ in range(3)]
+        return [weight * inputs[3], weight * inputs[4], *constant]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
+        return [[known] for known in (True, True, False, False, False)]
+
+    def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
+        return [shapes[2]]
 
 
 def _arrived(state: _State, rows: ByGroup) -> bool:

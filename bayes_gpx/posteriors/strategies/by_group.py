@@ -6,14 +6,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.gradient import disconnected_grad
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.posteriors.base import WHITENED, Conditioning, Found
 from bayes_gpx.posteriors.by_group import LowRankByGroup
-from bayes_gpx.posteriors.evidence.by_group import BestByGroup
+from bayes_gpx.posteriors.evidence.by_group import BestByGroup, VarianceAtRows
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.row_bounds import AtRows, expectations, expected_log_normal
 from bayes_gpx.posteriors.evidence.sites import Sites
@@ -66,9 +65,8 @@ def _moments(
     with_u: Tensor,
 ) -> tuple[Tensor, Tensor]:
     mean = pt.dot(F, v) + (E * u[codes]).sum(axis=1)
-    moved = ((F - disconnected_grad(F)) * with_v).sum(axis=1)
-    moved += ((E - disconnected_grad(E)) * with_u).sum(axis=1)
-    return mean, known + 2.0 * moved
+    variance: Any = VarianceAtRows()(F, E, known, with_v, with_u)
+    return mean, variance
 
 
 class ByGroup(ThroughCoefficients, Collapsed):
@@ -111,7 +109,7 @@ class ByGroup(ThroughCoefficients, Collapsed):
         """The bound, the best posterior, and at rows: slopes, information and moments."""
         rest = D if likelihood.normal else D + unseen
         found: Any = BestByGroup(likelihood)(F, E, rest, y, exposure, codes, *values)
-        best = Best(*map(disconnected_grad, found))
+        best = Best(*found)
         lost = pt.isinf(best.divergence)
         F, E, rest = pt.switch(lost, 0.0, F), pt.switch(lost, 0.0, E), pt.switch(lost, 1.0, rest)
         mean, known = best.moments(F, E, codes, likelihood.classes)
