@@ -15,7 +15,7 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import MergeOptimizer, dfs_rewriter, node_rewriter
 from pytensor.link.basic import PerformLinker
-from pytensor.scalar import Add, Mul, TrueDiv
+from pytensor.scalar import Mul, TrueDiv
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Sum
@@ -152,29 +152,26 @@ class DirectLinker(PerformLinker):
 
 def _direct(thunk: Any, node: Apply) -> Callable:
     """Compute a node by its NumPy function, if it has one; otherwise by PyTensor's `thunk`."""
-    op = node.op
+    op, inputs = node.op, thunk.inputs
     ufunc: Any = op.nfunc if isinstance(op, Elemwise) else None
-    if not isinstance(ufunc, np.ufunc) or op.inplace_pattern or hasattr(node.tag, "sig"):
+    folded = ufunc in (np.add, np.multiply) and len(inputs) > 2
+    plain = isinstance(ufunc, np.ufunc) and (folded or ufunc.nin == len(inputs))
+    if not plain or op.inplace_pattern or hasattr(node.tag, "sig"):
         return thunk
-    folded = isinstance(op.scalar_op, Add | Mul) and len(node.inputs) > 2
-    if ufunc.nout > 1 or not folded and ufunc.nin != len(node.inputs) or len(node.inputs) > 31:
-        return thunk
-    # Where all inputs but one have one element, there are no shapes to compare.
-    large = [place for place, v in enumerate(node.inputs) if not all(v.type.broadcastable)]
-    inputs, (output,) = thunk.inputs, thunk.outputs
-    asarray, quiet, dtype = np.asarray, np.errstate(all="ignore"), node.outputs[0].type.dtype
+    # Inputs of one element, which their types tell, have no shapes to compare.
+    typed = zip(inputs, node.inputs, strict=True)
+    large = [cell for cell, v in typed if not all(v.type.broadcastable)]
+    (output,), dtype = thunk.outputs, node.outputs[0].type.dtype
 
-    @quiet
+    @np.errstate(all="ignore")
     def step() -> None:
         values = [cell[0] for cell in inputs]
-        if len(large) > 1 and len({values[place].shape for place in large}) > 1:
+        if len({cell[0].shape for cell in large}) > 1:
             op._check_runtime_broadcast(node, values)
-        found = reduce(ufunc, values) if folded else ufunc(*values)
-        output[0] = asarray(found, dtype)
+        output[0] = np.asarray(reduce(ufunc, values) if folded else ufunc(*values), dtype)
 
-    direct: Any = step
-    direct.inputs, direct.outputs = inputs, thunk.outputs
-    return direct
+    vars(step).update(vars(thunk))
+    return step
 
 
 def _light(linker: PerformLinker) -> Mode:
