@@ -67,8 +67,9 @@ class Structure:
         """Structure of a model with these hyperparameters and latent values."""
         known = tuple((name, values.ndim - 2) for name, values in hyper.values.items())
         buffered = model.training.n < BUFFERED_BELOW
-        if (known, buffered) not in model.structures:
-            model.structures[known, buffered] = Structure(
+        key = known, buffered
+        if key not in model.structures:
+            model.structures[key] = Structure(
                 model.specification,
                 model.specification.made_of,
                 known,
@@ -79,7 +80,7 @@ class Structure:
                 model.training.intercept,
                 buffered,
             )
-        return model.structures[known, buffered]
+        return model.structures[key]
 
     def __reduce__(self) -> tuple[Callable, tuple]:
         """Pickle without the objects of names, which the receiving process has."""
@@ -206,8 +207,8 @@ def data_of(
     """Data that a model conditions on, by name; of some rows only if sums over all rows suffice."""
     corners = {"corners": model.training.corners} if model.specification.expanded else {}
     if not structure.strategy.by_sums:
-        streamed, training = model.training.streamed, model.training
-        known: dict = {"parts": training} if streamed else training.scaled()
+        training = model.training
+        known: dict = {"parts": training} if training.streamed else training.scaled()
         return {**known, **model.inducing, **corners}
     own = {} if rows is None else rows.scaled()
     return {**own, **corners, **model.sums}

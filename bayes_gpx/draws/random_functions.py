@@ -78,8 +78,8 @@ class Functions:
     def generators(self, number: int) -> dict[str, np.random.Generator]:
         """What a function is drawn from: frequencies and coefficients, and those of groups' own."""
         keys = {"rng": (number,), "rng_of_groups": (number, 1)}
-        seeds = {k: np.random.SeedSequence(self.entropy, spawn_key=key) for k, key in keys.items()}
-        return {name: np.random.default_rng(seed) for name, seed in seeds.items()}
+        seed = partial(np.random.SeedSequence, self.entropy)
+        return {k: np.random.default_rng(seed(spawn_key=key)) for k, key in keys.items()}
 
 
 @contextmanager
@@ -176,12 +176,14 @@ def answer(
 
 def log_statements(functions: Functions) -> np.ndarray:
     """Log probability or density of constraints given each function, (chain, draw, k)."""
-    build, found = _AtConstraints(functions.waves), []
-    for *_, (values,), _ in each_draw(
-        functions.model, functions.hyper, build, cases=functions.cases, conditioned=False
-    ):
-        found.append(np.array(values))
-    return np.reshape(found, (*functions.shape, -1))
+    each = each_draw(
+        functions.model,
+        functions.hyper,
+        _AtConstraints(functions.waves),
+        cases=functions.cases,
+        conditioned=False,
+    )
+    return np.reshape([np.array(v) for *_, (v,), _ in each], (*functions.shape, -1))
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from pytensor.compile.mode import Mode
 from pytensor.compile.sharedvalue import SharedVariable
 from pytensor.graph.basic import Variable
 from pytensor.graph.replace import clone_replace, graph_replace
-from pytensor.graph.traversal import ancestors, graph_inputs
+from pytensor.graph.traversal import apply_ancestors, graph_inputs
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.inference.base import ValueAndSlope
@@ -83,9 +83,12 @@ class Density:
                 dict(zip(values, self.split(x), strict=True)),
             )
             several, self._leaves_out = 2 + len(known), bool(known)
-            self._visited = OrderedDict[bytes, tuple[np.ndarray, np.ndarray]]()
-            mode = _native_mode() if self.native else _plain_mode(n)
-            compiled: Any = pytensor.function if self.native else ThreadedFunction
+            self._visited: OrderedDict = OrderedDict()
+            mode, compiled = _plain_mode(n), cast(Any, ThreadedFunction)
+            if self.native:  # with numba, imported only where it is used
+                from bayes_gpx.posteriors.evidence.numba_forms import NATIVE_MODE
+
+                mode, compiled = NATIVE_MODE, pytensor.function
             self._value_and_slope = compiled([x], joined[:several], mode=mode, trust_input=True)
             self._expand = ThreadedFunction([x], joined[several:], trust_input=True)
             self._graph = x, joined[0]
@@ -115,7 +118,7 @@ class Density:
 
     def split(self, x: Tensor) -> list[Tensor]:
         """The free variables' parts of x, each in its shape."""
-        ends = np.cumsum([_size(shape) for shape in self._shapes]).tolist()
+        ends = np.cumsum([*map(_size, self._shapes)]).tolist()
         return [
             x[end - _size(shape) : end].reshape(shape)
             for shape, end in zip(self._shapes, ends, strict=True)
@@ -155,12 +158,9 @@ class Density:
         value_and_slope = self.value_and_slope()
 
         def evaluate(x: np.ndarray) -> np.ndarray:
-            at = x.tobytes()
-            found = self._visited.get(at)
-            if found is None:
+            if x.tobytes() not in self._visited:
                 value_and_slope(x)
-                found = self._visited[at]
-            return terms_left_out(*found)
+            return terms_left_out(*self._visited[x.tobytes()])
 
         return evaluate
 
@@ -208,16 +208,14 @@ def observations(model: pm.Model) -> int:
 
 def _normal_evidence(graph: Tensor) -> list[Tensor]:
     """Slope and C^-1 y of the `NormalEvidence` in a graph, if there is exactly one."""
-    above = {v.owner for v in ancestors([graph]) if v.owner is not None}
-    found = [node for node in above if isinstance(node.op, NormalEvidence)]
+    found: Any = [node for node in apply_ancestors([graph]) if isinstance(node.op, NormalEvidence)]
     return found[0].outputs[1:] if len(found) == 1 else []
 
 
 def _any(graph: Tensor, attribute: str) -> bool:
     """Whether an operation of the graph has this attribute."""
     # `interpreted` if it runs in Python alone, `by_sums` if its time does not grow with n.
-    above = (v.owner for v in ancestors([graph]) if v.owner is not None)
-    return any(getattr(node.op, attribute, False) for node in above)
+    return any(getattr(node.op, attribute, False) for node in apply_ancestors([graph]))
 
 
 def _plain_mode(n: int) -> Mode:
@@ -226,16 +224,11 @@ def _plain_mode(n: int) -> Mode:
     return mode.register((ByUpperBlocks(), 93))
 
 
-def _native_mode() -> Mode:
-    """Numba's mode, imported only where it is used."""
-    from bayes_gpx.posteriors.evidence.numba_forms import NATIVE_MODE
-
-    return NATIVE_MODE
-
-
 def _frozen(outputs: Sequence[Tensor], changing: Sequence[SharedVariable]) -> list[Tensor]:
     """The graphs with shared variables, but for changing ones, replaced by their present values."""
-    shared = [v for v in graph_inputs(outputs) if isinstance(v, SharedVariable)]
-    shared = [v for v in shared if v not in changing]
-    known: dict[Variable, Variable] = {v: pt.constant(v.get_value(), name=v.name) for v in shared}
+    known: dict[Variable, Variable] = {
+        v: pt.constant(v.get_value(), name=v.name)
+        for v in graph_inputs(outputs)
+        if isinstance(v, SharedVariable) and v not in changing
+    }
     return cast(list[Tensor], clone_replace(outputs, known))

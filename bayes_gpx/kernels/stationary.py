@@ -47,7 +47,7 @@ class Stationary(Kernel):
         if self.period is None and self.lengthscale.ndim == 0:
             s2 = squared_distances(X) if X is Xs else squared_distances(X, Xs)
             return s2 / pt.sqr(self.lengthscale)  # so that the data alone decide the distances
-        scale = self.lengthscale + pt.zeros(X.shape[1])
+        scale = self.lengthscale + pt.zeros(X.type.shape[1] or X.shape[1])
         points = [X] if X is Xs else [X, Xs]
         if self.period is not None:
             # Periodic columns go around a circle. Whole periods are left out first, which is exact.
@@ -77,7 +77,7 @@ class Stationary(Kernel):
         if pairs.matrix:
             return self.profile.radial(self.squared(pairs.x, pairs.xs), 0)
         if not slots and pairs.x is pairs.xs:
-            return self.profile.radial(pt.zeros(tuple(pairs.x.shape)[:-1]), 0)
+            return self.profile.radial(pt.zeros_like(pairs.x[..., 0], "float64"), 0)
         return sum_of_products(self._chained(pairs, slots), len(slots))
 
     def _terms(self, pairs: Pairs, slots: Slots) -> list[TensorProduct]:

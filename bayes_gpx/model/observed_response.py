@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pymc as pm
@@ -35,9 +35,6 @@ from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
 from bayes_gpx.posteriors.strategies.variational import Variational
 from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraints, WithConstraints
-
-if TYPE_CHECKING:
-    from bayes_gpx.model.specification import Specification
 
 
 def observe(

@@ -129,21 +129,20 @@ class Staged:
     def __init__(self, changing: Sequence, fixed: Sequence, outputs: Sequence, mode: Mode) -> None:
         with LOCK:
             whole = _maker([*changing, *fixed], outputs, mode).fgraph
-        changing, fixed = whole.inputs[: len(changing)], whole.inputs[len(changing) :]
-        # What follows from the fixed arguments alone, and the part of it that other nodes need.
-        settled, used = set(fixed), dict[Variable, None]()
-        for node in whole.toposort():
-            if all(v in settled or isinstance(v, Constant) for v in node.inputs):
-                settled.update(node.outputs)
-            else:
-                used |= dict.fromkeys(v for v in node.inputs if v in settled)
-        kept = [*used, *(v for v in whole.outputs if v in settled and v not in used)]
-        # PyTensor takes None for no optimizer, which its types leave out.
-        plain = Mode(linker=mode.linker, optimizer=None)  # type: ignore[arg-type]
-        with LOCK:
+            changing, fixed = whole.inputs[: len(changing)], whole.inputs[len(changing) :]
+            # What follows from the fixed arguments alone, and the part of it that other nodes need.
+            settled, used = set(fixed), dict[Variable, None]()
+            for node in whole.toposort():
+                if all(v in settled or isinstance(v, Constant) for v in node.inputs):
+                    settled.update(node.outputs)
+                else:
+                    used |= dict.fromkeys(v for v in node.inputs if v in settled)
+            kept = [*used, *(v for v in whole.outputs if v in settled and v not in used)]
+            # PyTensor takes None for no optimizer, which its types leave out.
+            plain = Mode(linker=mode.linker, optimizer=None)  # type: ignore[arg-type]
             first = _maker(fixed, kept, plain).create()
             last = _maker([*kept, *changing], whole.outputs, plain).create()
-        self._own = Copies(lambda: [first, last], threading.get_ident())
+            self._own = Copies(lambda: [first, last], threading.get_ident())
 
     def given(self, *fixed: np.ndarray) -> Callable:
         """Return the function of the changing arguments, for the running thread."""
@@ -217,8 +216,7 @@ def _controller() -> ThreadpoolController:
 
 def _present() -> int:
     """How many threads BLAS may have now, as the user or the environment has said."""
-    found = _controller().info()
-    blas = [one["num_threads"] for one in found if one["user_api"] == "blas"]
+    blas = [one["num_threads"] for one in _controller().info() if one["user_api"] == "blas"]
     return min(blas, default=os.cpu_count() or 1)
 
 
@@ -289,6 +287,5 @@ def blas_threads(n: int, parallel: int = 1) -> AbstractContextManager[None]:
     """Context in which BLAS uses as many threads as n observations are worth."""
     # Factors of small matrices gain little from several threads, and lose much if another process
     # wants the processor; `parallel` chains share the processors.
-    enough = n >= THREADED_FROM
-    number = max(1, (os.cpu_count() or 1) // parallel) if enough else 1
+    number = max(1, (os.cpu_count() or 1) // parallel) if n >= THREADED_FROM else 1
     return BLAS.held(number, shared=parallel > 1)

@@ -110,9 +110,7 @@ class WeightProcess(KernelProcess):
 
     def _each_variance(self, L: Any) -> Tensor:
         """Prior variance of the components before any sum over features, (m, p)."""
-        weight = pt.zeros((L.x.shape[0], 1)) + (
-            0.0 if L.smooth else pt.as_tensor(self.sigma_w) ** 2
-        )
+        weight: Any = 0.0 if L.smooth else pt.as_tensor(self.sigma_w) ** 2
         for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
             weight = weight + kernel.diag(L.x)[:, None] * amplitude**2
         return weight * self._coefficients(L) ** 2

@@ -29,10 +29,12 @@ def test_it_is_90_percent_unless_a_user_changed_that_of_arviz():
 @pytest.mark.parametrize(
     "ask",
     [
-        lambda **own: bx.attributions(COUNTS, THETA, X[:2], **own),
-        lambda **own: bx.derivatives(COUNTS, THETA, X[:2], **own),
-        lambda **own: bx.shapley_values(COUNTS, THETA, X[:2], **own),
-        lambda **own: bx.comparisons(COUNTS, THETA, X[:2], variables={"x0": (0, 1)}, **own),
+        lambda **own: bx.attributions(COUNTS, THETA, X[:2], draws=20, **own),
+        lambda **own: bx.derivatives(COUNTS, THETA, X[:2], draws=20, **own),
+        lambda **own: bx.shapley_values(COUNTS, THETA, X[:2], draws=20, **own),
+        lambda **own: bx.comparisons(
+            COUNTS, THETA, X[:2], variables={"x0": (0, 1)}, draws=20, **own
+        ),
         lambda **own: bx.attributions(COUNTS, THETA, X[:2], on="latent", of="log_variance", **own),
     ],
     ids=["attributions", "derivatives", "shapley", "comparisons", "log_variance"],

@@ -182,7 +182,7 @@ def test_second_derivatives_of_functions_are_differences_of_their_responses(kind
     else:
         model = posed(kind)[0]
     theta = {name: DRAWS[0][name] for name in model.hyperparameters}
-    options = {"draws": 200, "seed": 4, **QUIET}
+    options = {"draws": 50, "seed": 4, **QUIET}
     functions = bx.sample_functions(model, theta, **options)
 
     def responses(x):
@@ -203,7 +203,7 @@ def test_second_derivatives_of_functions_are_differences_of_their_responses(kind
     exact = bx.derivatives(model, theta, NEW, order=2, joint=True, **options)
     assert_allclose(exact["second_derivative"].values[0], drawn, atol=1e-10 * size)
     error = drawn.mean(axis=0) - exact["second_derivative_mean"]
-    assert np.all(np.abs(error) < 5 * exact["second_derivative_sd"] / np.sqrt(200))
+    assert np.all(np.abs(error) < 5 * exact["second_derivative_sd"] / np.sqrt(50))
     options |= {"features": ["x1"], "joint": True}
     one = bx.derivatives(model, theta, NEW, order=2, **options)
     for part in ("", "_mean", "_sd"):

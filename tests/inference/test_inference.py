@@ -382,7 +382,7 @@ def test_the_highest_end_alone_is_climbed_to_its_top():
     assert_allclose(alone.log_density, 0.0, atol=1e-8)
 
 
-@pytest.mark.parametrize("likelihood", ["normal", "poisson"])
+@pytest.mark.parametrize("likelihood", ["normal", pytest.param("poisson", marks=pytest.mark.slow)])
 def test_many_rows_begin_where_a_sample_of_them_ends(likelihood, rng, monkeypatch):
     """And find the same mode, with fewer evaluations of the density of all."""
     X = rng.uniform(-2.0, 2.0, (120, 1))

@@ -120,23 +120,24 @@ def test_random_functions_of_groups_have_the_moments_of_the_posterior(kind, appr
     options = {} if kind == "GP" else {"intercept": True, "priors": {"sigma_w": 0.0}}
     model = family(X, RESPONSES["normal"], groups=G, approximation=approximation, **options)
     new = {"groups_new": G_NEW}
-    draws = 4000
+    draws = 1000
     functions = bx.sample_functions(model, theta, draws=draws, seed=1, progressbar=False)
     f = functions.predictions(X_NEW, **new)["f"].values.reshape((draws, -1))
     expected = bx.predictions(model, theta, X_NEW, **new, **QUIET)
-    joint = bx.predictions(model, theta, X_NEW, **new, progressbar=False, joint=True, draws=draws)
+    joint = bx.predictions(model, theta, X_NEW, **new, progressbar=False, joint=True, draws=16000)
     mean, sd = expected["f_mean"].values, expected["f_sd"].values
     np.testing.assert_allclose(f.mean(axis=0), mean, atol=5 * sd.max() / np.sqrt(draws))
-    np.testing.assert_allclose(f.std(axis=0), sd, rtol=0.06)
-    between = np.cov(joint["f"].values.reshape((draws, -1)).T)
-    np.testing.assert_allclose(np.cov(f.T), between, atol=0.12 * between.max())
+    # Five standard errors of an sd, 1 / sqrt(2 draws), and four of a covariance, sqrt(2 / draws).
+    np.testing.assert_allclose(f.std(axis=0), sd, rtol=0.11)
+    between = np.cov(joint["f"].values.reshape((16000, -1)).T)
+    np.testing.assert_allclose(np.cov(f.T), between, atol=0.18 * between.max())
 
 
 @pytest.mark.parametrize("approximation", [None, bx.HSGP(4)])
 def test_comparisons_of_probabilities_are_differences_of_predictions(approximation):
     """By random functions, in the group of each row; the probabilities are exact by quadrature."""
     options = {"likelihood": "bernoulli", "approximation": approximation}
-    model, draws = bx.GP(X, RESPONSES["bernoulli"], groups=G, **options), 4000
+    model, draws = bx.GP(X, RESPONSES["bernoulli"], groups=G, **options), 1000
     new = {"groups_new": G_NEW, **QUIET}
     options = {"variables": {"age": (-0.5, 0.5)}, "draws": draws, "seed": 1, **new}
     found = bx.comparisons(model, THETA, X_NEW, **options)
@@ -176,13 +177,13 @@ def test_levels_of_classes_without_shared_functions_are_those_of_independent_cla
     theta = THETA | {"loading": np.zeros((3, 1))}
     for verb in (bx.predictions, partial(bx.attributions, on="latent")):
         close(verb(model, theta, X_NEW, **new), verb(apart, THETA, X_NEW, **new))
-    functions = bx.sample_functions(model, theta, draws=3000, seed=1, progressbar=False)
-    f = functions.predictions(X_NEW, groups_new=G_NEW)["f"].values.reshape((3000, -1))
+    functions = bx.sample_functions(model, theta, draws=1000, seed=1, progressbar=False)
+    f = functions.predictions(X_NEW, groups_new=G_NEW)["f"].values.reshape((1000, -1))
     expected = bx.predictions(apart, THETA, X_NEW, **new)
     sd = expected["f_sd"].values.ravel()
-    error = 5 * sd.max() / np.sqrt(3000)
+    error = 5 * sd.max() / np.sqrt(1000)
     np.testing.assert_allclose(f.mean(axis=0), expected["f_mean"].values.ravel(), atol=error)
-    np.testing.assert_allclose(f.std(axis=0), sd, rtol=0.07)
+    np.testing.assert_allclose(f.std(axis=0), sd, rtol=0.11)  # five standard errors
 
 
 def test_values_at_inducing_points_are_those_of_one_function():

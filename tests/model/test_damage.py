@@ -80,7 +80,7 @@ def test_what_is_refused_leaves_no_other_message(tmp_path, monkeypatch):
     ignored = []
     monkeypatch.setattr(sys, "unraisablehook", lambda said: ignored.append(said.exc_value))
     data, places = WITHOUT_CHECKSUM.read_bytes(), np.random.default_rng(1)
-    for _ in range(60):
+    for _ in range(20):
         changed = bytearray(data)
         for place in places.integers(0, len(data), 30):
             changed[place] ^= 0xFF

@@ -55,7 +55,8 @@ def test_inducing_points_at_all_rows_are_exact(case):
     for verb, rows in (
         (bx.predictions, {"X_new": X_NEW, **new}),
         (bx.predictions, {}),
-        (bx.attributions, {"X_new": X_NEW, **new}),
+        # Attributions of a GPX with groups, without outputs, are in `test_approximated_groups`.
+        *([] if family is bx.GPX and new else [(bx.attributions, {"X_new": X_NEW, **new})]),
         *([(bx.weights, {})] if family is bx.GPX else []),
     ):
         close(verb(every, theta, **rows, **QUIET), verb(exact, theta, **rows, **QUIET))
@@ -83,14 +84,14 @@ def test_without_correlation_outputs_are_models_of_their_own(case, approximation
 def test_random_functions_of_an_output_have_its_moments(case):
     family, theta, options, new = case
     model = family(X, Y, correlation=1, approximation=bx.HSGP(4), **options).of_output("y1")
-    draws = 4000
+    draws = 1000
     theta = theta | SHARED | ({"sigma_w": np.zeros(2)} if family is bx.GPX else {})
     functions = bx.sample_functions(model, theta, draws=draws, seed=2, progressbar=False)
     f = functions.predictions(X_NEW, **new)["f"].values.reshape((draws, -1))
     expected = bx.predictions(model, theta, X_NEW, **new, **QUIET)
     sd = expected["f_sd"].values
     assert_allclose(f.mean(axis=0), expected["f_mean"], atol=5 * sd.max() / np.sqrt(draws))
-    assert_allclose(f.std(axis=0), sd, rtol=0.06)
+    assert_allclose(f.std(axis=0), sd, rtol=0.11)  # five standard errors
 
 
 def test_a_fit_is_kept(case, tmp_path):

@@ -1,13 +1,18 @@
 """Rewrites of the package's compilation modes."""
 
+from functools import partial
+
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+import pytest
 from numpy.testing import assert_allclose
+from pytensor.compile.mode import Mode
+from pytensor.link.basic import PerformLinker
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.math import Sum
 
-from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE, DirectLinker
 
 
 def test_sums_of_products_share_their_products_and_keep_their_value(rng):
@@ -29,3 +34,25 @@ def test_sums_over_broadcast_factors_are_left_alone(rng):
     function = pytensor.function([A, b], (A * b).sum(), mode=MODE)
     values, row = rng.normal(size=(3, 4)), rng.normal(size=(1, 4))
     assert_allclose(function(values, row), (values * row).sum(), rtol=1e-12)
+
+
+def test_elementwise_operations_are_those_of_pytensor() -> None:
+    """Also sums of several arrays, whole numbers, comparisons, and arrays with one element."""
+    x, y, n = pt.dmatrix("x"), pt.dscalar("y"), pt.lmatrix("n")
+    graphs = [x + y + x * n, x * y * n, x > n, -n, pt.exp(y), pt.switch(x > n, x, y)]
+    graphs += [pt.exp(n.astype("int8"))]  # NumPy alone would take its exponential in half precision
+    given = np.linspace(0.1, 2.0, 6).reshape((2, 3)), np.array(0.3), np.arange(6).reshape((2, 3))
+    compiled = partial(pytensor.function, [x, y, n], graphs)
+    plain = Mode(linker=PerformLinker(), optimizer=None)
+    for mode in (MODE, BUFFERED_MODE, Mode(linker=DirectLinker(), optimizer=None)):
+        results = (compiled(mode=either)(*given) for either in (mode, plain))
+        for found, expected in zip(*results, strict=True):
+            assert isinstance(found, np.ndarray) and found.dtype == expected.dtype
+            assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_arrays_of_other_shapes_are_refused() -> None:
+    x, y = pt.dvectors("xy")
+    added = pytensor.function([x, y], x + y, mode=MODE)
+    with pytest.raises(ValueError, match="Runtime broadcasting not allowed"):
+        added(np.ones(3), np.ones(1))

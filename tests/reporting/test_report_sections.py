@@ -42,6 +42,12 @@ def told(section, findings):
     return parts, " ".join(texts)
 
 
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sections say the same of few random functions."""
+    monkeypatch.setattr(results, "LATENT_DRAWS", 100)
+
+
 @pytest.fixture(scope="module")
 def data():
     rng = np.random.default_rng(5)
@@ -55,7 +61,7 @@ def test_rows_that_were_held_out_are_the_headline(data):
     model, new, y_new = bx.GP(X[:25], y[:25]), X[25:], y[25:]
     findings = Findings(model, THETA, new, None, y_new=y_new, **OPTIONS)
     parts, text = told(CHECKS, findings)
-    predicted = bx.predictions(model, THETA, new, draws=1000, seed=3, progressbar=False)
+    predicted = bx.predictions(model, THETA, new, draws=100, seed=3, progressbar=False)
     covered = 100 * bx.metrics.coverage(predicted, y_new, [0.5, 0.8, 0.9, 0.95]).values
     assert [row[1] for row in parts[0].rows] == covered.tolist()
     error = np.sqrt(np.mean((y_new - predicted["y_mean"].values) ** 2))
