@@ -13,7 +13,7 @@ import xarray as xr
 from pyarrow import dataset as arrow
 
 import bayes_gpx as bx
-from bayes_gpx.data import parts, row_source as row_sources
+from bayes_gpx.data import out_of_core, row_source as row_sources
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.row_source import FileRows, row_source
 
@@ -176,7 +176,7 @@ def test_moments_of_parts_are_those_of_the_whole():
 
 
 def test_a_sample_does_not_depend_on_threads_and_holds_rows(monkeypatch):
-    monkeypatch.setattr(parts, "SAMPLE", 25)
+    monkeypatch.setattr(out_of_core, "SAMPLE", 25)
     found = []
     for threads in (1, 3):
         monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)

@@ -144,7 +144,7 @@ def test_a_large_frame_is_copied_once_however_many_parts_it_has(monkeypatch):
 
     training = bx.GP([FRAME], "y", approximation=bx.HSGP(4, 1.5)).training
     monkeypatch.setattr(np, "concatenate", counting)
-    parts = [part["X_new"] for part in answered._streamed(training, False, False).parts(2)]
+    parts = [chunk.X.values for chunk in training.chunks(2)]
     assert [*map(len, parts)] == [2] * (N // 2)
     assert sum(copied) <= 2 * X.size
     np.testing.assert_array_equal(np.vstack(parts), X.values)

@@ -1,4 +1,4 @@
-"""Chunks of a data set: the roles of columns, reading of a chunk, and results of a pass."""
+"""Out-of-core data: the roles of columns, reading of a chunk, and results of the first pass."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ import pandas as pd
 from bayes_gpx.data.features import Frame, read_features, read_response
 from bayes_gpx.data.fingerprints import Fingerprint, fingerprint
 from bayes_gpx.data.moments import MOMENTS, Moments
-from bayes_gpx.data.response import labels_joined, labels_of_part
-from bayes_gpx.data.row_source import PART
-from bayes_gpx.data.training import Reader, read_exposure
+from bayes_gpx.data.response import Reader, labels_joined, labels_of_part, read_exposure
+from bayes_gpx.data.row_source import PART, RowSource
 
 SAMPLE = 10_000
 """Rows of the sample, for medians and for where optimisers start."""
@@ -81,6 +80,20 @@ class Names:
             return read_response(y, frame, read=labels_of_part)
         known = None if self.labels is None else np.array(self.labels)
         return read_response(y, frame, read=lambda values: self.observation.read(values, known))
+
+
+@dataclass(frozen=True, eq=False)
+class OutOfCore:
+    """All rows of out-of-core data: their moments, and where they are read in chunks."""
+
+    moments: Moments  # of X's columns
+    source: RowSource | None = None  # None for a loaded fit, which has no rows
+    names: Names | None = None  # of the columns in the source
+    first: Fingerprint | None = None  # at the first reading
+
+    def __deepcopy__(self, memo: dict) -> OutOfCore:
+        """The same: nothing changes it, and a source may be of any kind."""
+        return self
 
 
 @dataclass(frozen=True, eq=False)
