@@ -51,7 +51,7 @@ def read_training(
             f"X has shape {X.shape} and y has {y.shape}: are they swapped? Pass X (rows, features) "
             "and then y (rows,)."
         )
-    frame = read_features(X, "X", levels=levels, dates=True)
+    frame = read_features(X, "X", levels=levels, dates={})
     if weighs and Z is None and levels is not None:
         raise ValueError(
             "X holds labels, which have no weights. Pass the features to weigh as Z, (rows, "
@@ -68,7 +68,7 @@ def read_training(
         response, labels = _read_response(y, frame, observation)
     weighed = None
     if weighs:
-        weighed = frame if Z is None else read_features(Z, "Z", prefix="z", dates=True)
+        weighed = frame if Z is None else read_features(Z, "Z", prefix="z", dates={})
         refuse_apart(frame, weighed, "X", "Z")
     if scalings is None:
         scaling = standard_scaling if scale else no_scaling
@@ -176,7 +176,8 @@ def read_out_of_core(
     types = {name: pd.CategoricalDtype([*own]) for name, own in seen.levels.items()}
     if seen.labels is not None:
         names = replace(names, labels=tuple(cast(np.ndarray, observation.read(seen.labels)[1])))
-    sample = names.read(seen.sample.astype(dict.fromkeys(types, str)).astype(types))
+    drawn = seen.sample.astype(dict.fromkeys(types, str)).astype(types)
+    sample = names.read(drawn, dates=seen.origins)
     X, weighed = sample.X, sample.Z
     scaling = standard_scaling if scale else no_scaling
     own = None
