@@ -21,8 +21,8 @@ from bayes_gpx.draws.each_draw import by_executor
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.intervals import MOST_DRAWS
-from bayes_gpx.draws.part_stores import PartStore
 from bayes_gpx.draws.points import points_to_explain
+from bayes_gpx.draws.stores import RowStore
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, one_of
@@ -323,7 +323,7 @@ def _in_chunks(
     size = _rows_of_part(piece, featured, model, hyper, options)
     if path is not None:
         asked = _asked(piece, model, hyper, rows, seed, options)
-        store = PartStore(path, asked, entropy, size)
+        store = RowStore(path, asked, entropy, size)
         entropy, size = store.entropy, store.rows
     numbered = ((k, part, _seed(entropy, k)) for k, part in enumerate(rows.parts(size)))
     number, part, own = next(numbered)
@@ -336,7 +336,7 @@ def _in_chunks(
     rest = in_turn(_task, (piece, model, idata, options, store), numbered, executor)
     if store is not None:
         deque(rest, maxlen=0)
-        return store.finished(rows.labels)
+        return store.finished(xr.Dataset(coords={"obs": rows.labels}))
     each: Iterator[xr.Dataset] = chain([found], cast(Iterator[xr.Dataset], rest))
     whole = xr.concat(
         each,

@@ -37,7 +37,7 @@ posteriors: evidence/normal evidence/newton evidence/laplace evidence/softmax ev
     predictive_derivatives component_variances
 inference: base methods diagnostics log_density datatree optimise laplace nuts automatic
     stochastic
-draws: protocols hyperparameter_draws points level_moves intervals stores part_stores questions
+draws: protocols hyperparameter_draws points level_moves intervals stores questions
     averages scales naming normals new_responses results graphs each_draw evaluate constraints_met
     truncated leave_one_out left_out_together views answers random_functions
 model: named_kernels hyperparameters specification constraints given_values priors
