@@ -350,6 +350,11 @@ class TrainingData:
         self.refuse_without_rows()
         return cast(RowSource, cast(OutOfCore, self.beyond).source)
 
+    def refuse_out_of_core(self, message: str) -> None:
+        """Raise a ValueError with this message for out-of-core data."""
+        if self.streamed:
+            raise ValueError(message)
+
     def refuse_without_rows(self) -> None:
         """Raise where there are no rows to be read."""
         if not self.stored:
