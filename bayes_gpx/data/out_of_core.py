@@ -132,7 +132,7 @@ class Seen:
 
     def holds(self, name: str) -> str:
         """What a column holds."""
-        kinds = {"categories": self.levels, "dates": self.origins}
+        kinds: dict[str, Mapping] = {"categories": self.levels, "dates": self.origins}
         return next((kind for kind, names in kinds.items() if name in names), "numbers")
 
 

@@ -288,7 +288,7 @@ class TrainingData:
         # are read, on other machines too, so both functions can be pickled. ValueError if the rows
         # differ from the first reading.
         if self.beyond is None:
-            return in_order(of_part, join, (chunk.scaled() for chunk in self.chunks(TOGETHER)))
+            return in_order(partial(_of_scaled, of_part), join, self.chunks(TOGETHER))
         columns = self.d + self.p + 1 + (self.exposure is not None)
         if again and self.n * columns <= HELD and not self._source.elsewhere:
             return in_order(of_part, join, self._held)
@@ -460,10 +460,14 @@ def _stacked(parts: Sequence[TrainingData]) -> TrainingData:
     return replace(first, X=X, Z=Z, y=y, exposure=exposure)
 
 
+def _of_scaled(of_part: Callable, rows: TrainingData) -> Any:
+    return of_part(rows.scaled())
+
+
 def _of_frame(
     of_part: Callable, template: tuple[Names, TrainingData], frame: pd.DataFrame
 ) -> tuple[Any, Fingerprint]:
-    return of_part(_chunk(*template, frame).scaled()), fingerprint(frame)
+    return _of_scaled(of_part, _chunk(*template, frame)), fingerprint(frame)
 
 
 def _of_both(

@@ -210,8 +210,8 @@ class DrawStore(Store):
                 for k, own in enumerate(sums):
                     own[...] = kept[f"arr_{k}"]
         group, room = zarr.open_group(self.store, mode="r+"), HELD // len(shapes)
-        own = {name: _Claimed(group[name], self._claim) for name in shapes}
-        self.arrays = {name: ChunkedArray(array, room) for name, array in own.items()}
+        claimed = {name: _Claimed(group[name], self._claim) for name in shapes}
+        self.arrays = {name: ChunkedArray(array, room) for name, array in claimed.items()}
 
     def beside(self, name: str, shape: tuple[int, ...]) -> _Claimed:
         """Make an array in a folder that goes with the unfinished store; a resumed one has it."""
@@ -305,31 +305,23 @@ class RowStore(Store):
         import zarr
 
         shutil.rmtree(self.store, ignore_errors=True)
-        by_row = [str(name) for name, v in part.variables.items() if "obs" in v.dims]
+        written = {WRITTEN: [*part.variables]}
         part = part.drop_vars("obs")  # labels of all rows are written last
-        by_row.remove("obs")
-        beside = [name for name in by_row if name in part.coords]
-        written = [*part.variables, "obs"]
-        common = part.drop_vars(by_row).assign_attrs({WRITTEN: written})
-        common.to_zarr(self.store, mode="w", consolidated=False)
+        encoding = {}
+        for name, v in part.variables.items():
+            sizes = {
+                **v.sizes,
+                "obs": min(self.rows, rows),
+                "draw": min(16, v.sizes.get("draw", 1)),
+            }
+            encoding[name] = {"chunks": tuple(sizes[d] for d in v.dims)}
+        part.assign_attrs(written).to_zarr(
+            self.store, mode="w", encoding=encoding, consolidated=False
+        )
         group = zarr.open_group(self.store, mode="r+")
-        for name in by_row:
-            v = part[name]
-            sizes = {**v.sizes, "obs": rows}
-            chunks = {**v.sizes, "obs": min(self.rows, rows)}
-            chunks |= {"draw": min(16, v.sizes["draw"])} if "draw" in v.dims else {}
-            group.create_array(
-                name,
-                shape=tuple(sizes[d] for d in v.dims),
-                chunks=tuple(chunks[d] for d in v.dims),
-                dtype=v.dtype,
-                fill_value=np.nan if v.dtype.kind == "f" else None,
-                dimension_names=[str(d) for d in v.dims],
-                attributes=dict(v.attrs),
-            )
-        if beside:
-            told = group.attrs.get("coordinates", "")
-            group.attrs["coordinates"] = " ".join([*str(told).split(), *beside])
+        for name, v in part.variables.items():
+            shape = tuple(rows if d == "obs" else v.sizes[d] for d in v.dims)
+            cast(zarr.Array, group[str(name)]).resize(shape)
         (self.folder / "begun").touch()
 
     def write(self, number: int, part: xr.Dataset, rows: str) -> None:

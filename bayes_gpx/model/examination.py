@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -143,22 +143,12 @@ def _copies(data: TrainingData) -> int:
     return data.n - len(np.unique(np.column_stack(held), axis=0))
 
 
-def _of_rows(check: Callable[..., Iterator[str]]) -> Callable[..., Iterator[str]]:
-    """A check of all rows, which finds nothing in out-of-core data."""
-
-    def checked(model: Any, *others: Any) -> Iterator[str]:
-        return iter(()) if model.training.streamed else check(model, *others)
-
-    return checked
-
-
-@_of_rows
 def _lengthscales(model: Any, idata: xr.DataTree) -> Iterator[str]:
     """Lengthscales below the spacing of a feature's values: its effect is noise there."""
     data = model.training
     kinds = {h.name for h in model.specification.hyperparameters if h.kind == "lengthscale"}
     values = medians(model, idata)
-    if not kinds & set(values):
+    if data.streamed or not kinds & set(values):
         return
     x = data.X_scaling.apply(data.X.values)
     gaps = [np.diff(np.unique(column)) for column in x.T]
@@ -191,10 +181,11 @@ def _features(model: Any) -> Iterator[str]:
         )
 
 
-@_of_rows
 def _far_values(model: Any) -> Iterator[str]:
     """Columns with a few huge values, which determine the scale and the lengthscale."""
     frame = model.training.X
+    if model.training.streamed:
+        return
     low, middle, high = np.quantile(frame.values, [0.25, 0.5, 0.75], axis=0)
     reach = np.abs(frame.values - middle).max(axis=0)
     far = (reach > FAR_VALUE * (high - low)) & (high > low)
@@ -272,11 +263,10 @@ def _left_out(draw: OneDraw) -> list[Tensor]:
     return [given.likelihood.expected(mean, spread, given.exposure).value]
 
 
-@_of_rows
 def _dispersion(model: Any, idata: xr.DataTree) -> Iterator[str]:
     """Counts that vary more than the Poisson distribution allows."""
     data = model.training
-    if model.specification.likelihood != "poisson" or data.n > MOST_ROWS:
+    if model.specification.likelihood != "poisson" or data.streamed or data.n > MOST_ROWS:
         return
     theta = {name: np.asarray(value) for name, value in medians(model, idata).items()}
     (rate,), *_ = at_training_rows(model, theta, _left_out, progressbar=False)

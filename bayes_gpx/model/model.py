@@ -157,9 +157,10 @@ class Model:
         """The model of out-of-core data with summaries at these draws in place of the rows."""
         # One pass over the rows for each draw, unless sums over them suffice.
         known = posteriors_at(self, hyperparameter_draws(self, idata, num_draws))
-        kept = {"sums": self.sums if self.specification.fixed_basis else {}, "posteriors": known}
-        training, own = self.training.summarized(), kept | self._settings
-        return self.restored(training, self.specification, self.inducing, **own)
+        sums = self.sums if self.specification.fixed_basis else {}
+        kept: dict[str, Any] = {"sums": sums, "posteriors": known, **self._settings}
+        training = self.training.summarized()
+        return self.restored(training, self.specification, self.inducing, **kept)
 
     @property
     def _settings(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pytest
 from pyarrow import dataset as arrow
 
 import bayes_gpx as bx
+from bayes_gpx.explain import answered
 
 RNG = np.random.default_rng(11)
 N = 60
@@ -119,6 +120,25 @@ def test_fits_and_their_files_know_the_dates(tmp_path: Path) -> None:
         found["unit"].values.tolist()
         == bx.derivatives(table, fits[1], X[:5], **QUIET)["unit"].values.tolist()
     )
+
+
+def test_stores_of_draws_name_the_levels_of_every_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In full, though the first chunk has the shorter one alone."""
+    monkeypatch.setattr(answered, "PART", 16)
+    order = np.argsort(FRAME["color"] == "blue", kind="stable")
+    rows = FRAME.iloc[order].reset_index(drop=True)
+    assert set(rows["color"][:16]) == {"red"}
+    options = {"approximation": APPROXIMATIONS["HSGP"]}
+    model = bx.GP([rows[:30], rows[30:]], "y", **options)
+    table = bx.GP(rows.drop(columns="y"), rows["y"], **options)
+    quiet = {"progressbar": False, "seed": 1, "draws": 3}
+    found = bx.attributions(model, theta(table), path=tmp_path / "store", **quiet).load()
+    expected = bx.attributions(table, theta(table), keep="summary", **quiet)
+    agree(found, expected)
+    assert (found["level"].values == expected["level"].values).all()
+    assert found["unit"].equals(expected["unit"])
 
 
 def test_weights_change_with_dates_and_belong_to_categories() -> None:
