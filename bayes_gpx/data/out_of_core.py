@@ -104,10 +104,6 @@ class OutOfCore:
     names: Names | None = None  # of the columns in the source
     first: Fingerprint | None = None  # at the first reading
 
-    def __deepcopy__(self, memo: dict) -> OutOfCore:
-        """The same: nothing changes it, and a source may be of any kind."""
-        return self
-
 
 @dataclass(frozen=True, eq=False)
 class Seen:

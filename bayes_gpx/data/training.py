@@ -305,6 +305,10 @@ class TrainingData:
         """Without out-of-core rows that are held, which can be read again."""
         return {name: value for name, value in vars(self).items() if name != "_held"}
 
+    def __deepcopy__(self, memo: dict) -> TrainingData:
+        """The same: nothing changes it, and a source may be of any kind."""
+        return self
+
     def __repr__(self) -> str:
         """Without the rows, which are thousands."""
         return f"TrainingData({self.n} rows of {self.d} columns)"

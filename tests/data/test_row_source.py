@@ -151,6 +151,37 @@ def test_rows_that_changed_since_are_refused(tmp_path):
         bx.log_likelihood(model, THETA, obs=[3], progressbar=False)
 
 
+def test_refits_do_not_read_all_rows_into_memory() -> None:
+    model = bx.GP(PARTS, "y", **HSGP)
+    idata = model.fit("laplace", start=THETA, draws=20, chains=1, seed=0, progressbar=False)
+    wrapper = bx.SamplingWrapper(model, idata)
+    with pytest.raises(ValueError, match=r"out-of-core data, but this needs to pick some of them"):
+        wrapper.sel_observations([3])
+
+
+def test_picked_rows_are_those_of_a_table_in_the_order_of_their_positions() -> None:
+    training = bx.GP(PARTS, "y", **HSGP).training
+    table = bx.GP(FRAME.drop(columns="y"), FRAME["y"], **HSGP).training
+    for positions in (np.array([57, 3, 20, 3]), slice(15, 25)):
+        found, expected = (data.rows(positions) for data in (training, table))
+        assert not found.streamed
+        for name in ("X", "y"):
+            np.testing.assert_allclose(found.scaled()[name], expected.scaled()[name], rtol=1e-9)
+        assert found.X.index.tolist() == expected.X.index.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 7, 20, 50, 90, 1000])
+def test_chunks_are_all_rows_in_their_order(size: int) -> None:
+    training = bx.GP(PARTS, "y", **HSGP).training
+    table = bx.GP(FRAME.drop(columns="y"), FRAME["y"], **HSGP).training
+    for data in (training, table):
+        chunks = [*data.chunks(size)]
+        assert [chunk.n for chunk in chunks[:-1]] == [min(size, N)] * (len(chunks) - 1)
+        assert 0 < chunks[-1].n <= size
+        assert np.array_equal(np.vstack([chunk.X.values for chunk in chunks]), table.X.values)
+        assert np.array_equal(np.concatenate([chunk.y for chunk in chunks]), table.y)
+
+
 def test_power_scaling_needs_no_rows():
     model = bx.GP(PARTS, "y", **HSGP)
     table = bx.GP(FRAME.drop(columns="y"), FRAME["y"], **HSGP)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 356_500, "code lines": 32_900, "files": 259}
+LIMITS = {"tokens": 356_000, "code lines": 32_750, "files": 258}
 
 LAYOUT = {
     tokenize.COMMENT,
