@@ -30,7 +30,7 @@ def simulated(likelihood):
 
 def measure(likelihood, way):
     import bayes_gpx as bx
-    from bayes_gpx.data import streamed
+    from bayes_gpx.data import training
     from bayes_gpx.inference.log_density import Density
 
     X, y = simulated(likelihood)
@@ -39,7 +39,7 @@ def measure(likelihood, way):
         model = bx.GP(X, y, **options)
     else:
         if way == "read again":
-            streamed.HELD = 0
+            training.HELD = 0
         frame = X.assign(y=y)
         parts = [frame[first : first + PART] for first in range(0, ROWS, PART)]
         model = bx.GP(parts, "y", **options)

@@ -73,7 +73,7 @@ def start(model):
 
 def one_pass(**of):
     """The sums over all rows, computed once per model."""
-    from bayes_gpx.model.kept_of_rows import sums_over_rows
+    from bayes_gpx.model.fixed_basis import sums_over_rows
 
     model = built(**of)
     return lambda: sums_over_rows(model._design, model.training)

@@ -271,11 +271,10 @@ def _refuse(model: Model, idata: Draws) -> None:
             "The model has constraints, which may be about features that submodels lack. Pass a "
             "model without constraints."
         )
-    if model.training.streamed:
-        raise ValueError(
-            f"The {model.training.n} training rows are out-of-core data, which are not read again "
-            "for each fold. Pass a model of a random sample of the rows in memory."
-        )
+    model.training.refuse_out_of_core(
+        f"The {model.training.n} training rows are out-of-core data, which are not read again "
+        "for each fold. Pass a model of a random sample of the rows in memory."
+    )
     if model.joined:
         raise ValueError(
             "The model is part of a larger pm.Model, which submodels would lose. Pass a model "

@@ -2,7 +2,7 @@
 
 # Invalid input is refused here, before any sampling, with the row or column and a suggested fix.
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -92,7 +92,7 @@ def read_features(
     like: Frame | None = None,
     minimum_rows: int = MINIMUM_ROWS,
     levels: tuple[str, ...] | None = None,
-    dates: bool = False,
+    dates: Mapping[str, np.datetime64] | None = None,
 ) -> Frame:
     """Read a feature table (n, d); raises ValueError unless it is finite, with all columns."""
     # A frame is matched to the columns of `like` by name, in any order, and extra columns are
@@ -100,8 +100,8 @@ def read_features(
     # indicators, and a single one as a series or list. Columns of arrays are named prefix0,
     # prefix1, ...; `name` is for error messages. `levels` are for a table of one column, a series
     # or a list, whatever its type. With `dates`, columns may contain dates, which become days since
-    # the first row's. Dates for `like` become days since its origin; an array without names may
-    # contain such days.
+    # those given there, or since the first row's. Dates for `like` become days since its origin; an
+    # array without names may contain such days.
     if levels is not None or (like is not None and len(like.sources) == len(like.levels) == 1):
         X = _as_table(X, None if like is None else like.sources[0])
     table = _open(X, name, prefix)
@@ -122,11 +122,12 @@ def read_features(
     else:
         given = _matched(table, like, name)
     values, columns, known = [], [], {} if like is None else like.levels
-    origins = {} if like is None else like.origins
+    origins = {c: day for c, day in (dates or {}).items() if c in table.columns}
+    origins = origins if like is None else like.origins
     for j, column, own in given:
         if own is None:
             entries, where = table.column(j), f"{name}, column {column!r},"
-            dated = (dates or column in origins) and holds_dates(entries)
+            dated = (dates is not None or column in origins) and holds_dates(entries)
             if dated:
                 refuse_zone(entries, where)
                 origins = {column: first_date(entries), **origins}

@@ -27,6 +27,10 @@ class Moments:
             mean, sd = values.mean(axis=0), values.std(axis=0)
         return cls(len(values), mean, sd, values.min(axis=0), values.max(axis=0))
 
+    def moved(self, by: np.ndarray) -> Moments:
+        """Moments of the values plus constants (d,)."""
+        return Moments(self.n, self.mean + by, self.sd, self.low + by, self.high + by)
+
     def joined(self, other: Moments) -> Moments:
         """Moments of both sets of rows: Chan, Golub and LeVeque (1983), without squared means."""
         n = self.n + other.n

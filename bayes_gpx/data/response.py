@@ -2,12 +2,29 @@
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from bayes_gpx.data.categorical import is_missing
-from bayes_gpx.data.features import refuse_words
+from bayes_gpx.data.features import Frame, read_response, refuse_words
+
+
+class Reader(Protocol):
+    """Attributes of a likelihood that reading a response uses."""
+
+    normal: bool
+    labelled: bool
+    scaled: bool
+    exposed: bool
+    classes: int | None
+
+    def read(self, y: Any, labels: Any = None) -> tuple[np.ndarray, np.ndarray | None]:
+        """Check and encode y; its labels, or None."""
+
+    def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
+        """Prior mean of f that fits the size of y."""
+
 
 KINDS = {
     "strings": str,
@@ -211,3 +228,13 @@ def read_resolution(given: Any, columns: Sequence[np.ndarray]) -> np.ndarray:
             f"the response was recorded to: a number of at least 0{each}. 0 stands for none."
         )
     return np.array(known)
+
+
+def read_exposure(exposure: Any, frame: Frame, observation: Reader) -> np.ndarray | None:
+    """Exposure (n,), ones by default; None where noise is normal."""
+    if exposure is None:
+        return None if observation.normal else np.ones(len(frame))
+    values = read_response(exposure, frame, "exposure")
+    if (values <= 0).any():
+        raise ValueError("exposure has values that are not above 0. Pass positive numbers.")
+    return values

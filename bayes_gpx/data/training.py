@@ -1,42 +1,38 @@
-"""The training data of a model, read, checked and scaled; and reading of new rows."""
+"""The training data of a model, in chunks of rows, read and scaled; and reading of new rows."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Protocol, cast
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from bayes_gpx.data.categorical import is_missing, plain
 from bayes_gpx.data.features import Frame, read_features, read_response, refuse_misaligned
+from bayes_gpx.data.fingerprints import Fingerprint, fingerprint, refuse_other, refuse_reordered
 from bayes_gpx.data.moments import Moments
-from bayes_gpx.data.outputs import Outputs, read_outputs
-from bayes_gpx.data.response import read_resolution
-from bayes_gpx.data.scaling import (
-    Scaling,
-    no_scaling,
-    response_scaling,
-    standard_scaling,
-    warn_of_copies,
-)
+from bayes_gpx.data.out_of_core import Names, OutOfCore
+from bayes_gpx.data.outputs import Outputs
+from bayes_gpx.data.response import Reader
+from bayes_gpx.data.row_source import RowSource
+from bayes_gpx.data.scaling import Scaling
+from bayes_gpx.numerics.threads import in_order
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 INTERCEPT = "intercept"
 
+HELD = 2**25
+"""Most numbers, 256 MB, for which out-of-core rows that are needed repeatedly stay in memory."""
 
-class Reader(Protocol):
-    """Attributes of a likelihood that reading a response uses."""
+TOGETHER = 2**15
+"""Number of rows in memory that one thread sums before the sums are combined.
 
-    normal: bool
-    labelled: bool
-    scaled: bool
-    exposed: bool
-    classes: int | None
-
-    def read(self, y: Any, labels: Any = None) -> tuple[np.ndarray, np.ndarray | None]:
-        """Check and encode y; its labels, or None."""
-
-    def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
-        """Prior mean of f that fits the size of y."""
+Chunks and their order are fixed, so results are bitwise identical for any number of threads.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +42,12 @@ class Groups:
     codes: np.ndarray
     labels: tuple[str, ...]
 
-    def rows(self, positions: np.ndarray | slice) -> "Groups":
+    def rows(self, positions: np.ndarray | slice) -> Groups:
         """Groups of some rows, with the labels of all."""
         return replace(self, codes=self.codes[positions])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainingData:
     """Training rows in user units, with the scaling that was frozen on them."""
 
@@ -73,16 +69,23 @@ class TrainingData:
     outputs: Outputs | None = None
     resolution: np.ndarray | float = 0.0  # rounding step of y, or of each output (q,); 0 for none
 
-    streamed = False
-    """Whether the data are out-of-core, with only a sample in memory."""
+    # All rows, where X, Z, y and exposure have a sample of them: or medians, where none are stored.
+    beyond: OutOfCore | None = None
 
-    stored = True
-    """Whether there are rows: not for a loaded fit of out-of-core data, or one sent to a worker."""
+    @property
+    def streamed(self) -> bool:
+        """Whether the data are out-of-core, with only a sample in memory."""
+        return self.beyond is not None
+
+    @property
+    def stored(self) -> bool:
+        """Whether there are rows: not for a loaded fit of out-of-core data."""
+        return self.beyond is None or self.beyond.source is not None
 
     @property
     def n(self) -> int:
         """Number of responses."""
-        return len(self.y)
+        return len(self.y) if self.beyond is None else self.beyond.moments.n
 
     @property
     def responses(self) -> tuple[str, Any]:
@@ -98,7 +101,7 @@ class TrainingData:
             return None
         return self.outputs.codes if self.outputs.asked is None else self.outputs.asked
 
-    def of_output(self, name: str) -> "TrainingData":
+    def of_output(self, name: str) -> TrainingData:
         """The same data, with one output to explain, in its units."""
         outputs = cast(Outputs, self.outputs).asking(name)
         both = outputs.scaling.center, outputs.scaling.scale
@@ -152,8 +155,8 @@ class TrainingData:
 
     @cached_property
     def moments(self) -> Moments:
-        """Moments of X's columns, in user units."""
-        return Moments.of(self.X.values)
+        """Moments of X's columns over all rows, in user units."""
+        return Moments.of(self.X.values) if self.beyond is None else self.beyond.moments
 
     @property
     def X_deviations(self) -> np.ndarray:  # noqa: N802
@@ -226,8 +229,10 @@ class TrainingData:
             scaled |= known | {"group": codes}
         return scaled
 
-    def rows(self, positions: np.ndarray | slice) -> "TrainingData":
-        """Some of the samples alone, with the scaling and the labels of all."""
+    def rows(self, positions: np.ndarray | slice) -> TrainingData:
+        """Some of the rows alone, by their positions, with the scaling and the labels of all."""
+        if self.beyond is not None:
+            return self._picked(np.arange(self.n)[positions])
         outputs = None if self.outputs is None else self.outputs.at(positions)
         return replace(
             self,
@@ -239,14 +244,137 @@ class TrainingData:
             groups=None if self.groups is None else self.groups.rows(positions),
         )
 
-    def only(self, sources: Sequence[str]) -> "TrainingData":
+    def _picked(self, positions: np.ndarray) -> TrainingData:
+        """Out-of-core rows, in one pass."""
+        wanted, back = np.unique(positions, return_inverse=True)
+        found, start = [], 0
+        for frame in self._frames(self._refuse_reordered):
+            own = wanted[(wanted >= start) & (wanted < start + len(frame))] - start
+            found += [self._read(frame.iloc[own])] if len(own) else []
+            start += len(frame)
+        whole = _stacked(found)
+        X = replace(whole.X, index=wanted)
+        Z = None if whole.Z is None else replace(whole.Z, index=wanted)
+        return replace(whole, X=X, Z=Z).rows(back)
+
+    def chunks(self, size: int) -> Iterator[TrainingData]:
+        """All rows in their order, so many at a time."""
+        # ValueError if the model was loaded without its rows; at the end, if rows or their order
+        # differ from the first reading.
+        if self.beyond is None:
+            for k in range(0, len(self.X), size):
+                yield self.rows(slice(k, k + size))
+            return
+        held: list[TrainingData] = []
+        for frame in self._frames(self._refuse_reordered):
+            held.append(self._read(frame))
+            if sum(part.n for part in held) < size:
+                continue
+            whole = _stacked(held)
+            last = whole.n // size * size
+            yield from whole.rows(slice(0, last)).chunks(size)
+            held = [whole.rows(np.arange(last, whole.n))] if last < whole.n else []
+        if held:
+            yield _stacked(held)
+
+    def sums[Found](
+        self,
+        of_part: Callable[[Mapping[str, np.ndarray]], Found],
+        join: Callable[[Found, Found], Found],
+        again: bool = True,
+    ) -> Found:
+        """Combine the results for the scaled arrays of each chunk, in any order: `RowParts`."""
+        # Out-of-core chunks that fit into memory are kept there, if they are needed `again`. Others
+        # are read, on other machines too, so both functions can be pickled. ValueError if the rows
+        # differ from the first reading.
+        if self.beyond is None:
+            return in_order(partial(_of_scaled, of_part), join, self.chunks(TOGETHER))
+        columns = self.d + self.p + 1 + (self.exposure is not None)
+        if again and self.n * columns <= HELD and not self._source.elsewhere:
+            return in_order(of_part, join, self._held)
+        of_frame = partial(_of_frame, of_part, self._template)
+        whole, found = self._source.reduce(of_frame, partial(_of_both, join))
+        refuse_other(found, self.beyond.first)
+        return whole
+
+    @cached_property
+    def _held(self) -> list[dict[str, np.ndarray]]:
+        return [self._read(frame).scaled() for frame in self._frames(refuse_other)]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without out-of-core rows that are held, which can be read again."""
+        return {name: value for name, value in vars(self).items() if name != "_held"}
+
+    def __deepcopy__(self, memo: dict) -> TrainingData:
+        """The same: nothing changes it, and a source may be of any kind."""
+        return self
+
+    def __repr__(self) -> str:
+        """Without the rows, which are thousands."""
+        return f"TrainingData({self.n} rows of {self.d} columns)"
+
+    def summarized(self) -> TrainingData:
+        """All that a fit needs of out-of-core data but the rows: one row, the sample's medians."""
+
+        def middle(frame: Frame) -> Frame:
+            values = np.median(frame.values, axis=0)[None]
+            return replace(frame, values=values, index=np.zeros(1, int))
+
+        Z = None if self.Z is None else middle(self.Z)
+        exposure = None if self.exposure is None else np.median(self.exposure)[None]
+        kept = {"X": middle(self.X), "Z": Z, "y": np.median(self.y)[None], "exposure": exposure}
+        return replace(self, **kept, beyond=OutOfCore(self.moments))
+
+    @property
+    def _template(self) -> tuple[Names, TrainingData]:
+        """Names of the columns, and data of no rows that a chunk is read like."""
+        own = replace(self, beyond=None).rows(slice(0))
+        return cast(Names, cast(OutOfCore, self.beyond).names), own
+
+    def _read(self, frame: pd.DataFrame) -> TrainingData:
+        return _chunk(*self._template, frame)
+
+    def _frames(
+        self, refuse: Callable[[Fingerprint, Fingerprint | None], None]
+    ) -> Iterator[pd.DataFrame]:
+        """Yield frames of all rows, and compare their fingerprint with the first at the end."""
+        found = Fingerprint()
+        for frame in self._source.frames():
+            found = found.joined(fingerprint(frame))
+            if found.n > self.n:
+                break
+            yield frame
+        refuse(found, cast(OutOfCore, self.beyond).first)
+
+    def _refuse_reordered(self, found: Fingerprint, first: Fingerprint | None) -> None:
+        refuse_reordered(found, first, self._source.to_keep_order)
+
+    @property
+    def _source(self) -> RowSource:
+        self.refuse_without_rows()
+        return cast(RowSource, cast(OutOfCore, self.beyond).source)
+
+    def refuse_out_of_core(self, message: str) -> None:
+        """Raise a ValueError with this message for out-of-core data."""
+        if self.streamed:
+            raise ValueError(message)
+
+    def refuse_without_rows(self) -> None:
+        """Raise where there are no rows to be read."""
+        if not self.stored:
+            raise ValueError(
+                "The training rows were out-of-core data and not saved with the fit. Pass rows to "
+                "be explained as X_new, or fit again with a model of the whole data."
+            )
+
+    def only(self, sources: Sequence[str]) -> TrainingData:
         """The same samples with some columns of X, and of a Z that is X, on the scale of all."""
         X = self.X.only(sources)
-        found = replace(self, X=X, X_scaling=_picked(self.X_scaling, self.X, X))
+        found = replace(self, X=X, X_scaling=_scaling_of(self.X_scaling, self.X, X))
         if not self.tied:
             return found
         Z = with_intercept(X) if self.intercept else X
-        return replace(found, Z=Z, Z_scaling=_picked(self.Z_scaling, self.Z, Z))
+        return replace(found, Z=Z, Z_scaling=_scaling_of(self.Z_scaling, self.Z, Z))
 
     def read_new(
         self, X_new: Any, Z_new: Any = None, *, needs_z: bool = True
@@ -272,7 +400,7 @@ class TrainingData:
             )
         else:
             return X, None
-        _refuse_apart(X, Z, "X_new", "Z_new")
+        refuse_apart(X, Z, "X_new", "Z_new")
         return X, with_intercept(Z) if self.intercept else Z
 
     def read_groups(self, groups_new: Any, X: Frame) -> Groups | None:
@@ -293,7 +421,7 @@ class TrainingData:
 
     def read_observed(
         self, X_new: Any, Z_new: Any, y_new: Any, observation: Reader, groups_new: Any = None
-    ) -> "TrainingData":
+    ) -> TrainingData:
         """Read new samples with their responses, on the scale of these; counts of exposure 1."""
         X, Z = self.read_new(X_new, Z_new)
         if observation.normal:
@@ -306,121 +434,53 @@ class TrainingData:
         return replace(self, X=X, Z=Z, y=y, exposure=exposure, groups=groups)
 
 
-def read_training(
-    X: Any,
-    y: Any,
-    observation: Reader,
-    Z: Any = None,
-    *,
-    weighs: bool,
-    exposure: Any = None,
-    intercept: bool = False,
-    scale: bool = True,
-    levels: tuple[str, ...] | None = None,
-    groups: Any = None,
-    scalings: tuple[Scaling, Scaling, Scaling | None] | None = None,
-    resolution: Any = None,
-) -> TrainingData:
-    """Read the training data of a model."""
-    # `weighs`: features have weights, Z or X itself. `intercept` adds a constant 1 with a weight,
-    # without centering or scaling. `levels` are the allowed labels of X's one column, which are not
-    # scaled. `groups` has a label for each row. `scalings` are frozen scalings of X, y and Z.
-    # `resolution` is the rounding step of each response, by default found from the values.
-    if len(getattr(X, "shape", ())) == 1 and len(getattr(y, "shape", ())) == 2:
-        raise ValueError(
-            f"X has shape {X.shape} and y has {y.shape}: are they swapped? Pass X (rows, features) "
-            "and then y (rows,)."
-        )
-    frame = read_features(X, "X", levels=levels, dates=True)
-    if weighs and Z is None and levels is not None:
-        raise ValueError(
-            "X holds labels, which have no weights. Pass the features to weigh as Z, (rows, "
-            "features)."
-        )
-    outputs, labels = None, None
-    exposure = read_exposure(exposure, frame, observation)
-    if observation.classes is None and len(getattr(y, "shape", np.shape(y))) == 2:
-        known = None if scalings is None else scalings[1]
-        options = {"scale": scale, "exposure": exposure, "scaling": known}
-        outputs, labels = read_outputs(y, frame, observation, **options)
-        response = outputs.y
-    else:
-        response, labels = _read_response(y, frame, observation)
+def _chunk(names: Names, template: TrainingData, frame: pd.DataFrame) -> TrainingData:
+    """The rows of a frame, with the columns and the scaling of all."""
     weighed = None
-    if weighs:
-        weighed = frame if Z is None else read_features(Z, "Z", prefix="z", dates=True)
-        _refuse_apart(frame, weighed, "X", "Z")
-    if scalings is None:
-        scaling = standard_scaling if scale else no_scaling
-        y_scaling = Scaling(0.0, 1.0)
-        if outputs is not None:
-            y_scaling = outputs.scaling
-        elif scale and observation.scaled:
-            y_scaling = response_scaling(Moments.of(response))
-        elif scale and observation.exposed:
-            y_scaling = Scaling(observation.center(response, exposure), 1.0)
-        of_x = scaling if levels is None else no_scaling
-        x_moments = Moments.of(frame.values)
-        scalings = of_x(frame, "X", x_moments), y_scaling, None
-        warn_of_copies(frame, "X", x_moments)
-        if weighed is not None:
-            z_moments = Moments.of(weighed.values)
-            scalings = (*scalings[:2], scaling(weighed, "Z", z_moments))
-            if Z is not None:
-                warn_of_copies(weighed, "Z", z_moments)
-        if intercept:
-            scalings = (*scalings[:2], unscaled_last(cast(Scaling, scalings[2])))
-    return TrainingData(
-        frame,
-        with_intercept(weighed) if intercept and weighed is not None else weighed,
-        response,
-        str(getattr(y, "name", None) or "y"),
-        *scalings,
-        z_is_x=Z is None,
-        intercept=intercept,
-        labels=None if labels is None else tuple(labels),
-        exposure=exposure,
-        scales_y=observation.scaled,
-        groups=None if groups is None else read_groups(groups, frame, "groups"),
-        outputs=outputs,
-        resolution=resolution_of_y(resolution, response, outputs, observation),
-    )
+    if template.Z is not None:
+        weighed = template.Z.first(template.p - template.intercept)
+    X, Z, y, exposure, _ = names.read(frame, template.X, weighed)
+    if template.intercept and Z is not None:
+        Z = with_intercept(Z)
+    return replace(template, X=X, Z=Z, y=y, exposure=exposure)
 
 
-def resolution_of_y(
-    given: Any, response: np.ndarray, outputs: Outputs | None, observation: Reader
-) -> np.ndarray | float:
-    """Resolution of the response, or of each output; 0 if noise has no separate scale."""
-    if not observation.scaled:
-        if given is not None:
-            raise ValueError(
-                f"resolution is {given!r}, but this likelihood has no noise in units of y; leave "
-                "it out."
-            )
-        return 0.0
-    if outputs is not None:
-        return read_resolution(given, [v[~np.isnan(v)] for v in outputs.values.T])
-    return float(read_resolution(given, [response])[0])
+def _stacked(parts: Sequence[TrainingData]) -> TrainingData:
+    """The rows of several chunks."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def joined(frames: Sequence[Frame]) -> Frame:
+        values = np.concatenate([frame.values for frame in frames])
+        return replace(frames[0], values=values, index=np.arange(len(values)))
+
+    first, Z = parts[0], None
+    X = joined([part.X for part in parts])
+    if first.Z is not None:
+        Z = X if first.Z is first.X else joined([cast(Frame, part.Z) for part in parts])
+    y, exposure = np.concatenate([part.y for part in parts]), None
+    if first.exposure is not None:
+        exposure = np.concatenate([cast(np.ndarray, part.exposure) for part in parts])
+    return replace(first, X=X, Z=Z, y=y, exposure=exposure)
 
 
-def _read_response(y: Any, frame: Frame, observation: Reader) -> tuple[np.ndarray, Any]:
-    """Response (n,), and its labels or None."""
-    if observation.normal:
-        return read_response(y, frame), None
-    return read_response(y, frame, read=observation.read)
+def _of_scaled(of_part: Callable, rows: TrainingData) -> Any:
+    return of_part(rows.scaled())
 
 
-def read_exposure(exposure: Any, frame: Frame, observation: Reader) -> np.ndarray | None:
-    """Exposure (n,), ones by default; None where noise is normal."""
-    if exposure is None:
-        return None if observation.normal else np.ones(len(frame))
-    values = read_response(exposure, frame, "exposure")
-    if (values <= 0).any():
-        raise ValueError("exposure has values that are not above 0. Pass positive numbers.")
-    return values
+def _of_frame(
+    of_part: Callable, template: tuple[Names, TrainingData], frame: pd.DataFrame
+) -> tuple[Any, Fingerprint]:
+    return _of_scaled(of_part, _chunk(*template, frame)), fingerprint(frame)
 
 
-def _picked(scaling: Any, frame: Any, part: Frame) -> Scaling:
+def _of_both(
+    join: Callable, one: tuple[Any, Fingerprint], other: tuple[Any, Fingerprint]
+) -> tuple[Any, Fingerprint]:
+    return join(one[0], other[0]), one[1].joined(other[1])
+
+
+def _scaling_of(scaling: Any, frame: Any, part: Frame) -> Scaling:
     """The scaling of those columns of a frame that a part has."""
     kept = np.isin(frame.columns, part.columns)
     return Scaling(np.asarray(scaling.center)[kept], np.asarray(scaling.scale)[kept])
@@ -431,18 +491,14 @@ def with_intercept(frame: Frame) -> Frame:
     return frame.with_column(INTERCEPT, np.ones(len(frame)))
 
 
-def _refuse_apart(X: Frame, Z: Frame, name: str, other: str) -> None:
+def refuse_apart(X: Frame, Z: Frame, name: str, other: str) -> None:
+    """Raise if X and Z have different rows."""
     if len(Z) != len(X):
         raise ValueError(
             f"{name} has {len(X)} rows and {other} has {len(Z)}. Pass the same number of both."
         )
     if X.labelled and Z.labelled:
         refuse_misaligned(X.index, Z.index, name, other)
-
-
-def unscaled_last(scaling: Scaling) -> Scaling:
-    """The scaling, with one more column that it leaves alone."""
-    return Scaling(np.append(scaling.center, 0.0), np.append(scaling.scale, 1.0))
 
 
 def read_groups(groups: Any, frame: Frame, name: str, known: tuple[str, ...] = ()) -> Groups:

@@ -16,7 +16,7 @@ from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.results import Result
-from bayes_gpx.draws.stores import Store, refuse_summaries
+from bayes_gpx.draws.stores import DrawStore, refuse_summaries
 from bayes_gpx.draws.views import expectations
 from bayes_gpx.validation import one_of
 
@@ -46,7 +46,7 @@ def gathered(
     # Intervals are quantiles of the draws.
     one_of("keep", keep, ("draws", "summary"))
     result = Result(model, view.question, view.where, features=features, covariance=covariance)
-    store = None if path is None else partial(Store, path)
+    store = None if path is None else partial(DrawStore, path)
     result.begin(*shape, sampled=keep == "draws", store=store)
     for numbers, rows, (values, *total) in answers:
         result.add_draws(numbers, rows, values, total[0] if total else None)

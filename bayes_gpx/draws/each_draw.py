@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bayes_gpx.aliases import Draws, Tensor
-from bayes_gpx.data.streamed import StreamedData
 from bayes_gpx.draws.graphs import Structure, compiled, data_of
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.protocols import ModelLike
@@ -84,7 +83,7 @@ def _factorise(draw: OneDraw) -> list[Tensor]:
 def _kept_factors(model: ModelLike, structure: Structure, data: dict[str, Any]) -> Callable:
     """As `_factors`; out-of-core rows are read once for each list, and the results are kept."""
     factors = _factors(structure, data)
-    return partial(_once, model.found, factors) if "parts" in data else factors
+    return partial(_once, model.posteriors, factors) if "parts" in data else factors
 
 
 def _once(found: dict[str, tuple], factors: Callable, given: list[np.ndarray]) -> tuple:
@@ -103,7 +102,7 @@ def _once(found: dict[str, tuple], factors: Callable, given: list[np.ndarray]) -
     return (alpha, root), jitter
 
 
-def condition_on_parts(model: ModelLike, hyper: HyperparameterDraws) -> dict[str, tuple]:
+def posteriors_at(model: ModelLike, hyper: HyperparameterDraws) -> dict[str, tuple]:
     """Summaries of out-of-core rows at each hyperparameter draw, by the draws' digests."""
     structure = Structure.of(model, hyper)
     if structure.strategy.by_sums:
@@ -113,7 +112,7 @@ def condition_on_parts(model: ModelLike, hyper: HyperparameterDraws) -> dict[str
     with blas_threads(model.training.n):
         for given in draws:
             factors(given)
-    return {key: model.found[key] for key in map(lambda given: digest(*given), draws)}
+    return {key: model.posteriors[key] for key in map(lambda given: digest(*given), draws)}
 
 
 def draws_together(seconds: float) -> int:
@@ -166,9 +165,9 @@ def each_draw(
     structure = Structure.of(model, hyper)
     data = data_of(model, structure)
     factors = _kept_factors(model, structure, data) if conditioned else None
-    if isinstance(model.training, StreamedData) and model.training.part is not None:
-        data = {**{n: v for n, v in data.items() if n != "parts"}, **model.training.part.scaled()}
     executor = None if "parts" in data or callable(cases) else _EXECUTOR.get()
+    if where is not None and where.chunk is not None:
+        data = data_of(model, structure, where.chunk)
     inputs = ({}, None) if where is None else (where.common, where.inputs)
     shared = structure, build, data, *inputs
     draws = [(k, theta) for k, (_, theta) in enumerate(hyper) if only is None or k in only]
@@ -300,8 +299,8 @@ def at_training_rows(
     blocks: list[Any] = [None]
     if structure.strategy.by_sums:
         every = np.arange(n) if rows is None else rows
-        if isinstance(training, StreamedData) and rows is not None:
-            training, every = training.picked(rows), np.arange(len(rows))
+        if rows is not None:
+            training, every = training.rows(rows), np.arange(len(rows))
         size = rows_within(8 * len(model.sums["cross"]))
         if groups is None:
             blocks = [every[first : first + size] for first in range(0, len(every), size)]

@@ -20,7 +20,7 @@ from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.results import Result
-from bayes_gpx.draws.stores import Store, refuse_summaries
+from bayes_gpx.draws.stores import DrawStore, refuse_summaries
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensitivity
 from bayes_gpx.posteriors.softmax import across
@@ -185,7 +185,7 @@ def evaluate(
         asked = _asked(model, hyper, question, where, features, covariance, joint, each, seed)
         asked = asked if response is None else digest(asked, response.exposure)
         along = question.axes[0].dim if question.axes else "feature"
-        store = partial(Store, path, asked=asked, along=along, together=each)
+        store = partial(DrawStore, path, asked=asked, along=along, together=each)
     result.begin(len(hyper.chain), len(hyper.draw) * each, seed, sampled=sampled, store=store)
     result.keep_for_intervals(len(hyper), prob)
     by_variance = not question.axes or not (sampled or covariance or question.total)

@@ -14,7 +14,7 @@ import pytensor
 import pytensor.tensor as pt
 from pytensor.graph.replace import graph_replace
 
-from bayes_gpx.data.streamed import StreamedData
+from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
 from bayes_gpx.draws.protocols import ModelLike, SpecificationLike
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
@@ -32,7 +32,6 @@ from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.indexed_process import in_groups
 
 if TYPE_CHECKING:
-    from bayes_gpx.data.training import TrainingData
     from bayes_gpx.posteriors.base import Build, Strategy
 
 BUFFERED_BELOW = 1000
@@ -122,7 +121,7 @@ def _kinds(values: Mapping[str, Any]) -> Kinds:
 def _kind(value: Any) -> Any:
     if isinstance(value, np.random.Generator):
         return pt.random.type.random_generator_type
-    if isinstance(value, StreamedData):
+    if isinstance(value, TrainingData):
         return PARTS
     return value.dtype.str, value.ndim
 
@@ -204,11 +203,11 @@ def _one_draw(
 def data_of(
     model: ModelLike, structure: Structure, rows: TrainingData | None = None
 ) -> dict[str, Any]:
-    """Data that a model conditions on, by name; of some rows only if sums over all rows suffice."""
+    """Data that a model conditions on, by name: all rows, or some of them beside its summaries."""
     corners = {"corners": model.training.corners} if model.specification.expanded else {}
-    if not structure.strategy.by_sums:
-        training = model.training
-        known: dict = {"parts": training} if training.streamed else training.scaled()
-        return {**known, **model.inducing, **corners}
-    own = {} if rows is None else rows.scaled()
-    return {**own, **corners, **model.sums}
+    if structure.strategy.by_sums:
+        own = {} if rows is None else rows.scaled()
+        return {**own, **corners, **model.sums}
+    rows = model.training if rows is None else rows
+    known: dict[str, Any] = {"parts": rows} if rows.streamed else rows.scaled()
+    return {**known, **model.inducing, **corners}

@@ -57,10 +57,9 @@ def read_order(training: TrainingData, order: str | Column) -> np.ndarray:
 
 def _by_row(training: TrainingData, values: str | Column, argument: str) -> np.ndarray:
     """Values of a column by its name, or those that were given; none missing."""
-    if training.streamed:
-        raise ValueError(
-            f"{argument} needs all rows in memory. Use a model of a table, not of out-of-core data."
-        )
+    training.refuse_out_of_core(
+        f"{argument} needs all rows in memory. Use a model of a table, not of out-of-core data."
+    )
     if isinstance(values, str):
         return _column(training, values, argument)
     values = np.asarray(read_response(values, training.X, argument, lambda given: given))

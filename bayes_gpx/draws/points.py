@@ -12,7 +12,6 @@ from bayes_gpx.aliases import Column, Labels, Table
 from bayes_gpx.data.dates import date_after
 from bayes_gpx.data.features import read_features, refuse_misaligned, row_labels
 from bayes_gpx.data.response import read_reals, texts
-from bayes_gpx.data.streamed import StreamedData
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
@@ -44,6 +43,8 @@ class Points:
         Positions among the rows that were passed, and their number.
     by
         `Weights` of the groups that are explained in place of the rows, or None.
+    chunk
+        Out-of-core training rows, if these are explained: `positions` are among them.
     """
 
     inputs: dict[str, np.ndarray]
@@ -55,6 +56,7 @@ class Points:
     rows: np.ndarray | None = None
     passed: int = 0
     by: Any = None
+    chunk: TrainingData | None = None
 
     @property
     def X(self) -> np.ndarray:  # noqa: D102, N802
@@ -93,15 +95,18 @@ def points(
     *,
     groups_new: Column | None = None,
     obs: Labels | None = None,
+    chunk: TrainingData | None = None,
     needs_z: bool = True,
 ) -> Points:
     """New samples, or training samples (X_new=None); `obs` picks some of them by label."""
+    # Of out-of-core training samples, a `chunk`.
     if X_new is None:
         if Z_new is not None:
             raise ValueError("Z_new was given without X_new; pass both, or neither.")
         if groups_new is not None:
             raise ValueError("groups_new was given without X_new; pass both, or neither.")
-        training = _at_hand(model.training)
+        training = model.training if chunk is None else chunk
+        _refuse_out_of_core(training)
         X, Z, groups = training.X, training.Z, training.groups
     else:
         X, Z = model.training.read_new(X_new, Z_new, needs_z=needs_z)
@@ -122,15 +127,14 @@ def points(
         X.index[rows],
         rows=rows,
         passed=len(X),
+        chunk=chunk,
     )
 
 
-def _at_hand(training: TrainingData) -> TrainingData:
-    """The training data; for out-of-core data, the chunk that is explained."""
-    if not isinstance(training, StreamedData):
-        return training
-    if training.part is not None:
-        return training.part
+def _refuse_out_of_core(training: TrainingData) -> None:
+    """Raise for out-of-core data, which are explained in chunks."""
+    if not training.streamed:
+        return
     training.refuse_without_rows()
     raise ValueError(
         "The training rows are out-of-core data. Pass rows as X_new. For predictions, weights, "

@@ -73,7 +73,7 @@ class ModelLike(Protocol):
     latent_names: dict[str, str]
     inducing: dict[str, np.ndarray]  # points `U` and `U_Z` on the model's scale, if any
     # Summaries of out-of-core rows, by digests of the hyperparameters: alpha, root and jitter.
-    found: dict[str, tuple]
+    posteriors: dict[str, tuple]
     structures: dict[tuple, Any]  # of the model's graphs, as far as they were needed
     called_kernel: Any  # result of a callable kernel, or None
     own_variables: tuple  # random variables that it created

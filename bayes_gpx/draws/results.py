@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bayes_gpx.draws.points import Points
     from bayes_gpx.draws.protocols import ModelLike
     from bayes_gpx.draws.questions import Question
-    from bayes_gpx.draws.stores import Store
+    from bayes_gpx.draws.stores import DrawStore
 
 DRAWN = " of draws"
 """What the name of the mean response gains where its moments are those of draws."""
@@ -88,7 +88,7 @@ class Result:
         self._cov = np.zeros(square) if self._across or within else None
         self._residuals = np.zeros((2, *shape[:2]))
         self._jitter = np.zeros(1)
-        self._store: Store | None = None
+        self._store: DrawStore | None = None
         self._arrays: dict[str, Any] = {}
         self._moments: Any = None
         self._moment_of: dict[int, int] = {}
@@ -107,7 +107,7 @@ class Result:
         seed: int | None = None,
         *,
         sampled: bool,
-        store: Callable[..., Store] | None = None,
+        store: Callable[..., DrawStore] | None = None,
     ) -> None:
         """Make arrays of so many draws in memory, or in a store on its way to a path."""
         # `entropy` makes the draws' seeds. `done` counts finished hyperparameter draws, and rows of

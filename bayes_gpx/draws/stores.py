@@ -1,9 +1,9 @@
-"""A zarr store of draws that appears whole and can be resumed."""
+"""Zarr stores of draws or of chunks of rows, which appear whole and can be resumed."""
 
-# A store grows in the folder `name.unfinished`, with its request, the sums over draws so far, and
-# the moments of single draws for intervals. Missing values are NaN: incomplete chunks stay in
-# memory until the sums are written. The finished store is renamed to its place, and only then is an
-# earlier one removed.
+# A store grows in the folder `name.unfinished`, with its request. Draws need the sums over draws so
+# far, and the moments of single draws for intervals. Missing values are NaN: incomplete chunks stay
+# in memory until the sums are written. The finished store is renamed to its place, and only then is
+# an earlier one removed.
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import secrets
 import shutil
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import product
 from os import PathLike
 from pathlib import Path
@@ -35,6 +36,9 @@ PAUSE = 10.0
 
 CHUNK = 2**17
 """Numbers of a chunk of draws, about: 1 MiB, below which zarr's work for each chunk prevails."""
+
+ASKED = "asked.json"
+"""File of an unfinished store: its request."""
 
 CLAIMED = "claimed"
 """File of an unfinished store: a word of the call that writes it."""
@@ -114,12 +118,71 @@ class _Claimed:
 
 
 class Store:
-    """Arrays (chain, draw, obs[, along[, along_bis]]) of a zarr store on its way to a path."""
+    """A zarr store on its way to a path, where it appears whole; it can be pickled for writers."""
 
-    # `entropy` makes the draws' seeds; `done` counts finished hyperparameter draws, and rows of the
-    # next. `asked` is a digest of everything that determines the numbers: an unfinished store with
-    # this digest is resumed, and its sums are copied to `sums`. None starts again. Anything at the
-    # path that the package did not write is refused.
+    # `asked` is a digest of everything that determines the numbers: an unfinished store with this
+    # digest is resumed, with its own `record`. None starts again. `make` writes the new store, if
+    # its arrays are known. Anything at the path that the package did not write is refused.
+
+    def __init__(
+        self,
+        path: str | PathLike,
+        asked: str | None,
+        record: dict[str, Any],
+        make: Callable[[Path], None] | None = None,
+    ) -> None:
+        self.path = Path(path).resolve()
+        refuse_foreign(self.path)
+        self.folder = self.path.with_name(f"{self.path.name}.unfinished")
+        self.store = self.folder / "store"
+        known = self._resumable(asked)
+        self.resumed, self.record = known is not None, record if known is None else known
+        if known is None:
+            made = made_beside(self.folder)
+            if make is not None:
+                make(made / "store")
+            (made / ASKED).write_text(json.dumps({"asked": asked, **record}))
+            appear(made, self.folder, self.path)
+        self._claim = Claim(self.folder, self.path)
+
+    @property
+    def entropy(self) -> Any:
+        """The number that seeds are made from."""
+        return self.record["entropy"]
+
+    def _resumable(self, asked: str | None) -> dict[str, Any] | None:
+        """What an unfinished store of the same says of itself; None where there is none."""
+        if not self.folder.exists():
+            return None
+        if not (self.folder / ASKED).is_file():
+            raise ValueError(
+                f"path: {self.folder} is in the way, which is no unfinished store of this "
+                "package. Remove it, or pass another path."
+            )
+        record = json.loads((self.folder / ASKED).read_text())
+        if record["asked"] is None:
+            return None
+        if record["asked"] != asked:
+            raise ValueError(
+                f"path: {self.folder} holds an unfinished store of other arguments. Pass the "
+                "same model, draws, samples, rows, seed and options to resume it; or remove it, or "
+                "pass another path."
+            )
+        return record
+
+    def finished(self, variables: xr.Dataset) -> xr.Dataset:
+        """Write the last variables, move the store to its place, and return its content."""
+        with self._claim.held():
+            append(self.store, variables)
+        put_in_place(self._claim, self.path)
+        return xr.open_zarr(self.path, chunks=None, consolidated=False)
+
+
+class DrawStore(Store):
+    """Arrays (chain, draw, obs[, along[, along_bis]]) that are written draw by draw."""
+
+    # `done` counts finished hyperparameter draws, and rows of the next. The sums of a resumed store
+    # are copied to `sums`.
 
     def __init__(
         self,
@@ -131,37 +194,31 @@ class Store:
         along: str = "feature",
         together: int = 1,
     ) -> None:
-
-        self._path = Path(path).resolve()
-        refuse_foreign(self._path)
-        self._folder = self._path.with_name(f"{self._path.name}.unfinished")
-        self._asked, self.done = self._folder / "asked.json", (0, 0)
-        self._sums, self._kept = self._folder / "sums.npz", time.monotonic()
-        self._store = self._folder / "store"
-        record = self._resumable(asked)
-        if record is None:
-            self.entropy = np.random.SeedSequence(seed).entropy
-            self._begin(shapes, asked, (*DIMS, along, f"{along}_bis"), together)
-        else:
-            self.entropy = record["entropy"]
-        self._claim = Claim(self._folder, self._path)
+        make = partial(_make_arrays, shapes, (*DIMS, along, f"{along}_bis"), together)
+        super().__init__(path, asked, {"entropy": np.random.SeedSequence(seed).entropy}, make)
+        self._sums, self._kept, self.done = self.folder / "sums.npz", time.monotonic(), (0, 0)
         with self._claim.held():
-            self._open(shapes, sums if record else ())
+            self._open(shapes, sums if self.resumed else ())
 
     def _open(self, shapes: Mapping[str, tuple[int, ...]], sums: Sequence[np.ndarray]) -> None:
         import zarr
 
-        self._resume(sums)
-        group, room = zarr.open_group(self._store, mode="r+"), HELD // len(shapes)
-        own = {name: _Claimed(group[name], self._claim) for name in shapes}
-        self.arrays = {name: ChunkedArray(array, room) for name, array in own.items()}
+        if self._sums.is_file():
+            with np.load(self._sums) as kept:
+                draws, rows = map(int, kept["done"])
+                self.done = draws, rows
+                for k, own in enumerate(sums):
+                    own[...] = kept[f"arr_{k}"]
+        group, room = zarr.open_group(self.store, mode="r+"), HELD // len(shapes)
+        claimed = {name: _Claimed(group[name], self._claim) for name in shapes}
+        self.arrays = {name: ChunkedArray(array, room) for name, array in claimed.items()}
 
     def beside(self, name: str, shape: tuple[int, ...]) -> _Claimed:
         """Make an array in a folder that goes with the unfinished store; a resumed one has it."""
         import zarr
 
         with self._claim.held():
-            group = zarr.open_group(self._folder / "beside", mode="a")
+            group = zarr.open_group(self.folder / "beside", mode="a")
             if any(self.done):
                 return _Claimed(group[name], self._claim)
             array = group.create_array(
@@ -183,77 +240,108 @@ class Store:
             np.savez(file, *sums, done=done)
         self._kept = time.monotonic()
 
-    def finished(self, dataset: xr.Dataset) -> xr.Dataset:
+    def finished(self, variables: xr.Dataset) -> xr.Dataset:
         """Write the rest, move the store to its place, and return its content."""
         self._write()
-        names = [*self.arrays, *dataset.variables]
-        with self._claim.held():
-            append(self._store, dataset.assign_attrs({WRITTEN: names}))
-        put_in_place(self._claim, self._path)
-        return xr.open_zarr(self._path, chunks=None, consolidated=False)
+        names = [*self.arrays, *variables.variables]
+        return super().finished(variables.assign_attrs({WRITTEN: names}))
 
     def _write(self) -> None:
         for array in self.arrays.values():
             array.write()
 
-    def _resumable(self, asked: str | None) -> dict[str, Any] | None:
-        """What an unfinished store of the same says of itself; None where there is none."""
-        if not self._folder.exists():
-            return None
-        if not self._asked.is_file():
-            raise ValueError(
-                f"path: {self._folder} is in the way, which is no unfinished store of this "
-                "package. Remove it, or pass another path."
-            )
-        record = json.loads(self._asked.read_text())
-        if record["asked"] is None or not self._store.exists():
-            return None
-        if record["asked"] != asked:
-            raise ValueError(
-                f"path: {self._folder} holds an unfinished store of other arguments. Pass the "
-                "same model, draws, samples, seed and options to resume it; or remove it, or pass "
-                "another path."
-            )
-        return record
 
-    def _begin(
-        self,
-        shapes: Mapping[str, tuple[int, ...]],
-        asked: str | None,
-        dims: tuple[str, ...],
-        together: int,
-    ) -> None:
+def _make_arrays(
+    shapes: Mapping[str, tuple[int, ...]], dims: tuple[str, ...], together: int, store: Path
+) -> None:
+    """Make arrays of draws, without values."""
+    import zarr
+
+    group, room = zarr.open_group(store, mode="w"), HELD // len(shapes)
+    for name, shape in shapes.items():
+        numbers = int(np.prod(shape[3:]))
+        # So few draws that their chunks of all rows are held until all of them have come; or all
+        # that come together, of a few rows.
+        draws = int(np.clip(room // (shape[2] * numbers), 1, min(16, shape[1])))
+        if together > 1:
+            draws = min(together, max(1, CHUNK // numbers))
+        rows = min(max(1, CHUNK // (draws * numbers)), shape[2])
+        group.create_array(
+            name,
+            shape=shape,
+            chunks=(1, draws, rows, *shape[3:]),
+            dtype="float64",
+            fill_value=np.nan,
+            dimension_names=dims[: len(shape)],
+        )
+
+
+class RowStore(Store):
+    """Results that are written by chunks of rows, in any order and by several processes."""
+
+    # Chunks of rows are whole zarr chunks, so no two writers touch the same file. Each written
+    # chunk leaves a mark with a digest of its rows; a repeated call computes only chunks without
+    # this mark, with the `rows` of a chunk that the store began with.
+
+    def __init__(self, path: str | PathLike, asked: str, entropy: Any, rows: int) -> None:
+        super().__init__(path, asked, {"entropy": entropy, "rows": rows})
+        self.rows = self.record["rows"]
+
+    def _mark(self, number: int) -> Path:
+        return self.folder / f"part_{number}"
+
+    def holds(self, number: int, rows: str) -> bool:
+        """Whether a part was written, of rows with this digest."""
+        mark = self._mark(number)
+        return mark.exists() and mark.read_text() == rows
+
+    def begin(self, part: xr.Dataset, rows: int) -> None:
+        """Create the arrays of all rows like the arrays of a chunk, unless they exist."""
+        with self._claim.held():
+            if not (self.folder / "begun").exists():
+                self._begin(part, rows)
+
+    def _begin(self, part: xr.Dataset, rows: int) -> None:
         import zarr
 
-        made = made_beside(self._folder)
-        group = zarr.open_group(made / "store", mode="w")
-        room = HELD // len(shapes)
-        for name, shape in shapes.items():
-            numbers = int(np.prod(shape[3:]))
-            # So few draws that their chunks of all rows are held until all of them have come; or
-            # all that come together, of a few rows.
-            draws = int(np.clip(room // (shape[2] * numbers), 1, min(16, shape[1])))
-            if together > 1:
-                draws = min(together, max(1, CHUNK // numbers))
-            rows = min(max(1, CHUNK // (draws * numbers)), shape[2])
-            group.create_array(
-                name,
-                shape=shape,
-                chunks=(1, draws, rows, *shape[3:]),
-                dtype="float64",
-                fill_value=np.nan,
-                dimension_names=dims[: len(shape)],
-            )
-        (made / "asked.json").write_text(json.dumps({"asked": asked, "entropy": self.entropy}))
-        appear(made, self._folder, self._path)
+        shutil.rmtree(self.store, ignore_errors=True)
+        written = {WRITTEN: [*part.variables]}
+        part = part.drop_vars("obs")  # labels of all rows are written last
+        encoding = {}
+        for name, v in part.variables.items():
+            sizes = {
+                **v.sizes,
+                "obs": min(self.rows, rows),
+                "draw": min(16, v.sizes.get("draw", 1)),
+            }
+            encoding[name] = {"chunks": tuple(sizes[d] for d in v.dims)}
+        part.assign_attrs(written).to_zarr(
+            self.store, mode="w", encoding=encoding, consolidated=False
+        )
+        group = zarr.open_group(self.store, mode="r+")
+        for name, v in part.variables.items():
+            shape = tuple(rows if d == "obs" else v.sizes[d] for d in v.dims)
+            cast(zarr.Array, group[str(name)]).resize(shape)
+        (self.folder / "begun").touch()
 
-    def _resume(self, sums: Sequence[np.ndarray]) -> None:
-        if self._sums.is_file():
-            with np.load(self._sums) as kept:
-                draws, rows = map(int, kept["done"])
-                self.done = draws, rows
-                for k, own in enumerate(sums):
-                    own[...] = kept[f"arr_{k}"]
+    def write(self, number: int, part: xr.Dataset, rows: str) -> None:
+        """Write the results of a chunk, and mark it as written, with the digest of its rows."""
+        first = number * self.rows
+        beside = ["obs", *(name for name, v in part.variables.items() if "obs" not in v.dims)]
+        with self._claim.held():
+            self._mark(number).unlink(missing_ok=True)
+            region = {"obs": slice(first, first + part.sizes["obs"])}
+            part.drop_vars(beside).to_zarr(self.store, region=region, consolidated=False)
+            with replaced(self._mark(number)) as mark:
+                mark.write(rows.encode())
+
+    def finished(self, variables: xr.Dataset) -> xr.Dataset:
+        """Move the store to its place, with the labels of all rows."""
+        import zarr
+
+        with self._claim.held():
+            attrs = dict(zarr.open_group(self.store, mode="r").attrs)
+        return super().finished(variables.assign_attrs(attrs))
 
 
 def appear(made: Path, folder: Path, path: Path) -> None:

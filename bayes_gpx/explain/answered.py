@@ -21,8 +21,8 @@ from bayes_gpx.draws.each_draw import by_executor
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.intervals import MOST_DRAWS
-from bayes_gpx.draws.part_stores import PartStore
 from bayes_gpx.draws.points import points_to_explain
+from bayes_gpx.draws.stores import RowStore
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, one_of
@@ -142,16 +142,13 @@ def answered(answer: Answer, arguments: Mapping[str, Any], *, needs_z: bool = Tr
                 f"Leave {name} out, or pass rows of your choice as X_new, without an executor."
             )
     featured = "features" in arguments
-    if streamed:
-        kept = model.kept_of_rows(idata, options.get("num_draws"))
-        spec, exposed = model.specification, "exposure" in arguments
-        known = spec.normal and training.Z is not None and not spec.fixed_basis
-        all_rows = _streamed(training, exposed and spec.observation.exposed, known)
-        model = model.without_rows(kept)
-    elif X_new is None:
-        all_rows = _of_training(training)
-    else:
+    if X_new is not None:
         all_rows = _at_hand(training, X_new, arguments["Z_new"], arguments.get("groups_new"))
+    elif streamed:
+        all_rows = _Rows(np.arange(training.n), (), partial(_chunks, training))
+        model = model.summarized(idata, options.get("num_draws"))
+    else:
+        all_rows = _Rows(training.X.index, (), partial(_masks, len(training.X)))
     return _in_chunks(piece, featured, model, idata, all_rows, executor, **options)
 
 
@@ -265,42 +262,14 @@ class _Rows(NamedTuple):
     parts: Callable[[int], Iterator[dict[str, Any]]]
 
 
-def _streamed(training: Any, exposed: bool, known: bool) -> _Rows:
-    """The out-of-core training rows in user units, with their exposure if requested."""
-    # If y is `known`, deviations depend on it, and chunks are arguments of `of_part`.
-    names = "X_new", *([] if training.z_is_x else ["Z_new"]), *(["exposure"] if exposed else [])
-    names = ("X", "Z", "y") if known else names
-
-    def parts(size: int) -> Iterator[dict[str, Any]]:
-        held: list[list[np.ndarray]] = []
-        for frame in training.parts():
-            read = training.read(frame)
-            tables = {"X_new": read.X.values, **_own_z(training, read.Z), "exposure": read.exposure}
-            if known:
-                tables = {"X": read.X.values, "Z": read.Z.values, "y": read.y}
-            held.append([tables[name] for name in names])
-            if sum(len(own[0]) for own in held) < size:
-                continue
-            whole = [np.concatenate(column) for column in zip(*held, strict=True)]
-            last = len(whole[0]) // size * size
-            for k in range(0, last, size):
-                yield {name: own[k : k + size] for name, own in zip(names, whole, strict=True)}
-            held = [[column[last:].copy() for column in whole]]
-        whole = [np.concatenate(column) for column in zip(*held, strict=True)]
-        if len(whole[0]):
-            yield dict(zip(names, whole, strict=True))
-
-    return _Rows(np.arange(training.n), (), parts)
+def _chunks(training: TrainingData, size: int) -> Iterator[dict[str, Any]]:
+    """The out-of-core training rows."""
+    return ({"chunk": chunk} for chunk in training.chunks(size))
 
 
-def _of_training(training: TrainingData) -> _Rows:
-    """The training rows in memory, with their own deviations."""
-    positions = np.arange(len(training.X))
-
-    def parts(size: int) -> Iterator[dict[str, Any]]:
-        return ({"obs": positions // size == k} for k in range(-(-len(positions) // size)))
-
-    return _Rows(training.X.index, (), parts)
+def _masks(n: int, size: int) -> Iterator[dict[str, Any]]:
+    """Which of the training rows in memory are in each chunk."""
+    return ({"obs": np.arange(n) // size == k} for k in range(-(-n // size)))
 
 
 def _at_hand(
@@ -354,22 +323,20 @@ def _in_chunks(
     size = _rows_of_part(piece, featured, model, hyper, options)
     if path is not None:
         asked = _asked(piece, model, hyper, rows, seed, options)
-        store = PartStore(path, asked, entropy, size)
+        store = RowStore(path, asked, entropy, size)
         entropy, size = store.entropy, store.rows
     numbered = ((k, part, _seed(entropy, k)) for k, part in enumerate(rows.parts(size)))
     number, part, own = next(numbered)
-    found = _of_part(piece, model, idata, part, seed=own, **options)
+    found = piece(model, idata, part, {**options, "seed": own})
     if store is not None:
         store.begin(found, n)
-        if not store.holds(number, rows_of := digest(*part.values())):
+        if not store.holds(number, rows_of := _digest(part)):
             store.write(number, found, rows_of)
-        numbered = (
-            task for task in numbered if not store.holds(task[0], digest(*task[1].values()))
-        )
+        numbered = (task for task in numbered if not store.holds(task[0], _digest(task[1])))
     rest = in_turn(_task, (piece, model, idata, options, store), numbered, executor)
     if store is not None:
         deque(rest, maxlen=0)
-        return store.finished(rows.labels)
+        return store.finished(xr.Dataset(coords={"obs": rows.labels}))
     each: Iterator[xr.Dataset] = chain([found], cast(Iterator[xr.Dataset], rest))
     whole = xr.concat(
         each,
@@ -424,7 +391,7 @@ def _asked(
     training = model.training
     arrays = [*hyper.values.values(), *training.scaled().values(), training.X.values, training.y]
     arrays += model.sums.values() if model.specification.fixed_basis else []
-    arrays += [array for found in model.found.values() for array in found[:2]]
+    arrays += [array for found in model.posteriors.values() for array in found[:2]]
     answer = piece.args[0]
     name = getattr(answer, "func", answer).__qualname__
     said = [model.signature, training.y_name, name, len(rows.labels), seed]
@@ -437,20 +404,17 @@ def _seed(entropy: Any, number: int) -> int:
     return int(np.random.SeedSequence(entropy, spawn_key=(number,)).generate_state(1)[0])
 
 
-def _of_part(
-    piece: partial, model: Any, idata: Draws, part: dict[str, Any], **options: Any
-) -> xr.Dataset:
-    """Explain the rows of a chunk: new rows, or rows with known y."""
-    if "y" in part:
-        return piece(model.of_part(**part), idata, {}, options)
-    return piece(model, idata, part, options)
+def _digest(part: Mapping[str, Any]) -> str:
+    """Digest of the rows of a chunk."""
+    chunk = part.get("chunk")
+    return digest(*(part if chunk is None else chunk.scaled()).values())
 
 
 def _task(shared: tuple, number: int, part: dict[str, Any], seed: int) -> xr.Dataset | None:
     """Explain one chunk, and write the result to the store or return it."""
     piece, model, idata, options, store = shared
-    found = _of_part(piece, model, idata, part, seed=seed, **options)
+    found = piece(model, idata, part, {**options, "seed": seed})
     if store is None:
         return found
-    store.write(number, found, digest(*part.values()))
+    store.write(number, found, _digest(part))
     return None

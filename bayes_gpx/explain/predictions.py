@@ -191,7 +191,8 @@ def _exposures(model: Model, exposure: Any, where: Points) -> np.ndarray:
     if "positions" in where.inputs:
         if exposure is not None:
             raise ValueError("exposure was given without X_new; training samples have their own.")
-        return model.training.exposure[where.rows]
+        training: Any = model.training if where.chunk is None else where.chunk
+        return training.exposure[where.rows]
     values = np.ones(where.passed) if exposure is None else np.asarray(exposure, "float64")
     if values.shape != (where.passed,) or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(

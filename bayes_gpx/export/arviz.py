@@ -254,8 +254,9 @@ def power_scaling(model: Model, idata: Draws, *explained: xr.Dataset) -> Any:
             own = found[name].reset_coords(drop=True)
             taken = {d: f"{name}_{d}" for d in own.dims if d not in DRAWS and d in posterior.dims}
             posterior[name] = own.rename(taken)
-    known = model.training.streamed and model.specification.strategy_of().by_sums
-    found = log_likelihood(model, idata, obs=[0] if known else None, progressbar=False)
+    # The joint density needs no terms of single rows: of one, where rows are left out separately.
+    some = model.training.X.index[:1] if model.specification.strategy_of().by_sums else None
+    found = log_likelihood(model, idata, obs=some, progressbar=False)
     joint = found["log_marginal_likelihood"]
     tree = xr.DataTree.from_dict({"posterior": posterior})
     prior = compute_log_prior(

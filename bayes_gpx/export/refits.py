@@ -88,6 +88,10 @@ class SamplingWrapper(arviz_stats.SamplingWrapper):
     def sel_observations(self, idx: ArrayLike) -> tuple[TrainingData, TrainingData]:
         """Training data without the rows at some positions, and these rows."""
         training, out = self.model.training, np.atleast_1d(np.asarray(idx))
+        training.refuse_out_of_core(
+            "The training rows are out-of-core data, but this needs to pick some of them. Pass "
+            "rows as X_new if the explanation function takes it, or fit a sample of the rows."
+        )
         return training.rows(np.setdiff1d(np.arange(training.n), out)), training.rows(out)
 
     def sample(self, modified_observed_data: TrainingData) -> tuple[Model, xr.DataTree]:

@@ -106,8 +106,8 @@ def described(model: Any) -> str:
     (_, family), *rest = structure(model)
     data = model.training
     where = (", read in parts" if data.stored else ", not stored") if data.streamed else ""
-    n = data.n if data.streamed else len(data.X)
-    rows = [("Response", data.y_name + _rounded(data)), ("Rows", f"{n}{where}"), *rest]
+    n = f"{data.moments.n}{where}"
+    rows = [("Response", data.y_name + _rounded(data)), ("Rows", n), *rest]
     head = ("hyperparameter", "dims", "prior")
     return "\n\n".join([family, _columns(rows), _columns([head, *hyperparameters(model)])])
 

@@ -189,11 +189,10 @@ def _samples_latent(model: Any, latent: str, method: str) -> bool:
             f"Pass method={able}, and a likelihood other than the normal, which has no latent "
             "values to sample, or a model with representation='hierarchy'."
         )
-    if model.training.streamed:
-        raise ValueError(
-            "latent='sample' was given with out-of-core data, but their latent values are not "
-            "stored. Pass latent='marginal', or fit a sample of the rows in memory."
-        )
+    model.training.refuse_out_of_core(
+        "latent='sample' was given with out-of-core data, but their latent values are not "
+        "stored. Pass latent='marginal', or fit a sample of the rows in memory."
+    )
     if model.inducing:
         raise ValueError(
             f"latent='sample' was given with {model.specification.approximation}. Use no "

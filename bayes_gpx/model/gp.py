@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from bayes_gpx.aliases import Column, Priors, Table
+from bayes_gpx.data.reading import read_data
 from bayes_gpx.data.scaling import Scaling
-from bayes_gpx.data.streamed import read_data
 from bayes_gpx.likelihoods import refuse_exposure
 from bayes_gpx.model.constraints import Constraint, read_constraints
 from bayes_gpx.model.model import Model

@@ -101,11 +101,10 @@ def _moments(draw: OneDraw) -> list[Tensor]:
 def bound_by_rows(model: Any, minibatch: int) -> BoundByRows:
     """The model's bound as an estimate from `minibatch` rows, a `BoundByRows`."""
     data, likelihood = model.training, model.specification.observation
-    if data.streamed:
-        raise ValueError(
-            f"minibatch is {minibatch}, but the training rows are out-of-core data. Leave "
-            "minibatch out: each step then passes over all rows."
-        )
+    data.refuse_out_of_core(
+        f"minibatch is {minibatch}, but the training rows are out-of-core data. Leave "
+        "minibatch out: each step then passes over all rows."
+    )
     if model.specification.constraints is not None:
         raise ValueError(
             f"minibatch is {minibatch}, but the model has constraints, which are fitted together "

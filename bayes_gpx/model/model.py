@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pymc as pm
@@ -20,14 +20,14 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
 from bayes_gpx.aliases import Draws, Priors, Tensor
-from bayes_gpx.draws.each_draw import condition_on_parts
+from bayes_gpx.draws.each_draw import posteriors_at
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.model.bound_data import BoundModel, add_cells, add_points, bound_data, name_functions
 from bayes_gpx.model.description import described, probe_of, signature_of
 from bayes_gpx.model.fitting import infer
+from bayes_gpx.model.fixed_basis import fixed_design, sums_over_rows
 from bayes_gpx.model.given_values import by_variable, checked, medians
 from bayes_gpx.model.inducing_points import inducing_points
-from bayes_gpx.model.kept_of_rows import KeptOfRows, fixed_design, sums_over_rows
 from bayes_gpx.model.latent_variables import latent_names
 from bayes_gpx.model.observed_response import collapsed, observe, refuse_many, refuse_streamed
 from bayes_gpx.model.priors import add_covariances, create_variables
@@ -39,7 +39,6 @@ from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.processes.indexed_process import in_groups
 
 if TYPE_CHECKING:
-    from bayes_gpx.data.streamed import StreamedData
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.model.specification import Specification
 
@@ -56,7 +55,8 @@ class Model:
     hyperparameters: dict[str, int]  # number of dimensions of one draw, by name
     fixed: dict[str, np.ndarray]  # hyperparameters that are not inferred
     inducing: dict[str, np.ndarray]  # inducing points on the model's scale, if any
-    found: dict[str, tuple]  # posteriors given out-of-core rows, at hyperparameters so far
+    # Given out-of-core rows, by digests of the hyperparameters so far: alpha, root and jitter.
+    posteriors: dict[str, tuple]
     structures: dict[tuple, Any]  # of graphs, by names and dimensions of the draws' hyperparameters
     joined: bool  # built inside a larger `pymc.Model`
 
@@ -92,23 +92,26 @@ class Model:
             refuse_many(training.n, specification)
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
-        self.found, self.structures = {}, {}
+        self.posteriors, self.structures = {}, {}
 
     @classmethod
     def restored(
         cls,
         training: TrainingData,
         specification: Specification,
-        kept: KeptOfRows | None = None,
+        inducing: Mapping[str, np.ndarray] | None = None,
+        *,
+        sums: Mapping[str, np.ndarray] | None = None,
+        posteriors: Mapping[str, tuple] | None = None,
         **settings: Any,
     ) -> Self:
-        """Build a model of scaled data, or of what was kept of rows, outside any other."""
-        model, kept = cls.__new__(cls), kept or KeptOfRows()
+        """Build a model of scaled data, or of summaries of out-of-core rows, outside any other."""
+        model = cls.__new__(cls)
         model._read(training, specification, **settings)
-        if kept.sums:
-            model.sums = dict(kept.sums)
-        model.found |= kept.found
-        model._build(None, kept.inducing)
+        if sums:
+            model.sums = dict(sums)
+        model.posteriors |= posteriors or {}
+        model._build(None, inducing)
         return model
 
     def of_rows(self, training: TrainingData) -> Self:
@@ -144,29 +147,20 @@ class Model:
         own = {n: v[..., kept[dims[n]]] for n, v in values if dims[n] in kept}
         fixed = {n: v for n, v in own.items() if n in self.fixed}
         settings = self._settings | {"priors": {**self.priors, **fixed}}
-        known = KeptOfRows(inducing={n: own.get(n, U) for n, U in self.inducing.items()})
+        inducing = {n: own.get(n, U) for n, U in self.inducing.items()}
         specification, basis = self.specification, self.specification.approximation
         if isinstance(basis, HSGP):
             specification = replace(specification, approximation=basis.of_columns(kept["feature"]))
-        return self.restored(training, specification, known, **settings)
+        return self.restored(training, specification, inducing, **settings)
 
-    def kept_of_rows(self, idata: Draws, num_draws: int | None = None) -> KeptOfRows:
-        """Summaries that replace out-of-core rows at these draws; one pass over the rows each."""
-        hyper = hyperparameter_draws(self, idata, num_draws)
+    def summarized(self, idata: Draws, num_draws: int | None = None) -> Self:
+        """The model of out-of-core data with summaries at these draws in place of the rows."""
+        # One pass over the rows for each draw, unless sums over them suffice.
+        known = posteriors_at(self, hyperparameter_draws(self, idata, num_draws))
         sums = self.sums if self.specification.fixed_basis else {}
-        return KeptOfRows(sums, condition_on_parts(self, hyper), self.inducing)
-
-    def without_rows(self, kept: KeptOfRows) -> Self:
-        """Return the model of out-of-core data with summaries that replace the rows."""
-        training = cast("StreamedData", self.training).without_rows()
-        return self.restored(training, self.specification, kept, **self._settings)
-
-    def of_part(self, X: np.ndarray, Z: np.ndarray, y: np.ndarray) -> Self:
-        """Return the model of out-of-core data with the rows of one chunk, for explanations."""
-        view = type(self).__new__(type(self))
-        training = cast("StreamedData", self.training).with_part(X, Z, y)
-        view.__dict__.update(self.__dict__, training=training)
-        return view
+        kept: dict[str, Any] = {"sums": sums, "posteriors": known, **self._settings}
+        training = self.training.summarized()
+        return self.restored(training, self.specification, self.inducing, **kept)
 
     @property
     def _settings(self) -> dict[str, Any]:
@@ -180,8 +174,9 @@ class Model:
                 "outside of the `with pm.Model()` block, or send the data and build both where "
                 "they arrive."
             )
-        kept = KeptOfRows(self.__dict__.get("sums", {}), self.found, self.inducing)
-        return _rebuilt, (type(self), self.training, self.specification, kept, self._settings)
+        kept = {"sums": self.__dict__.get("sums", {}), "posteriors": self.posteriors}
+        own = self.training, self.specification, self.inducing, kept | self._settings
+        return _rebuilt, (type(self), *own)
 
     def in_model(self, name: str) -> str:
         """Name of a variable or dim of this model in its `pymc.Model`."""
@@ -490,11 +485,11 @@ def _rebuilt(
     kind: type[Model],
     training: TrainingData,
     specification: Specification,
-    kept: KeptOfRows,
+    inducing: Mapping[str, np.ndarray],
     settings: Mapping[str, Any],
 ) -> Model:
     """The model that was pickled."""
-    return kind.restored(training, specification, kept, **settings)
+    return kind.restored(training, specification, inducing, **settings)
 
 
 def _register_numba() -> None:

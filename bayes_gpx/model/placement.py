@@ -62,11 +62,10 @@ def optimise_inducing(model: Model, idata: Draws, *, steps: int = 100) -> Induci
             f"The model's approximation is {model.specification.approximation}. Use "
             "bx.Inducing(m), with points that can be moved."
         )
-    if model.training.streamed:
-        raise ValueError(
-            "The training rows are out-of-core data. Move the points of a model of a sample of the "
-            "rows, and pass the result as approximation=."
-        )
+    model.training.refuse_out_of_core(
+        "The training rows are out-of-core data. Move the points of a model of a sample of the "
+        "rows, and pass the result as approximation=."
+    )
     count("steps", steps)
     hyper = hyperparameter_draws(model, idata)
     theta = {name: np.median(v, axis=(0, 1)) for name, v in hyper.values.items()}

@@ -14,7 +14,6 @@ from bayes_gpx.data.training import TrainingData
 from bayes_gpx.inference.base import Start
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.inference.optimise import ascend
-from bayes_gpx.model.kept_of_rows import KeptOfRows
 from bayes_gpx.model.observed_response import collapsed, observe
 from bayes_gpx.numerics.threads import blas_threads
 
@@ -62,9 +61,8 @@ class Refits:
     ) -> tuple[Any, dict[str, np.ndarray]]:
         """The model of rows with other features, and its hyperparameters at their mode there."""
         model = self.model
-        kept = KeptOfRows(inducing=model.inducing)
         settings = {"priors": model.priors, "scale": model.scale, "name": model.name}
-        other = type(model).restored(training, model.specification, kept, **settings)
+        other = type(model).restored(training, model.specification, model.inducing, **settings)
         self._enter_features(training)
         return self._found(other, self._density, start or self._start)
 

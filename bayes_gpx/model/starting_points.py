@@ -74,11 +74,11 @@ def starts(training: TrainingData, specification: Specification) -> list[dict[st
 def _ordered(training: TrainingData) -> list[int]:
     """Columns that rows may be ordered by, as time: the only one, dates, and what only rises."""
     values, frame = training.X.values, training.X
-    if training.streamed or frame.levels:
+    if frame.levels:
         return []
-    if training.d == 1:
-        return [0]
-    rises = (np.diff(values, axis=0) > 0.0).all(axis=0)
+    rises = np.zeros(training.d, bool)
+    if not training.streamed:  # a sample has no order
+        rises = (np.diff(values, axis=0) > 0.0).all(axis=0) | (training.d == 1)
     return [
         k
         for k, name in enumerate(frame.columns)

@@ -21,17 +21,18 @@ from bayes_gpx.data.categorical import indicator
 from bayes_gpx.data.dates import first_date
 from bayes_gpx.data.features import Frame
 from bayes_gpx.data.moments import MOMENTS, Moments
+from bayes_gpx.data.out_of_core import OutOfCore
+from bayes_gpx.data.reading import read_training
 from bayes_gpx.data.scaling import Scaling
-from bayes_gpx.data.streamed import StreamedData
-from bayes_gpx.data.training import INTERCEPT, TrainingData, read_training
+from bayes_gpx.data.training import INTERCEPT, TrainingData
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.model.gp import GP, GPX
 from bayes_gpx.model.interaction_model import Effects
-from bayes_gpx.model.kept_of_rows import KeptOfRows
 from bayes_gpx.model.specification import Specification
 from bayes_gpx.posteriors.constraints import Constraints
+from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
 from bayes_gpx.system.digests import BLANK, intact, sealed
 from bayes_gpx.system.files import read_path, replaced, writable
@@ -107,10 +108,8 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
         spec["kernel"] = {EFFECTS: asdict(kernel)}
     elif not isinstance(kernel, str):
         spec["kernel"] = PRECOMPUTED if isinstance(kernel, Precomputed) else CALLABLE
-    kept = None
     if model.training.streamed:
-        kept = model.kept_of_rows(idata)
-        model = model.without_rows(kept)
+        model = model.summarized(idata)
     approximation, training = model.specification.approximation, model.training
     if approximation is not None:
         spec["approximation"] = [type(approximation).__name__, spec["approximation"]]
@@ -169,9 +168,9 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     for name in settings["fixed_priors"]:
         value = model.fixed[name]
         variables[f"fixed_{name}"] = (tuple(f"{name}_dim_{i}" for i in range(value.ndim)), value)
-    if kept is not None:
+    if training.streamed:
         variables |= {f"X_{name}": ("feature", getattr(training.moments, name)) for name in MOMENTS}
-        variables |= kept.variables()
+        variables |= _summaries(model)
     tree = xr.DataTree.from_dict(
         {
             **idata.to_dict(),
@@ -180,7 +179,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
             ),
         }
     )
-    if kept is not None:
+    if training.streamed:
         tree.attrs[ROWS] = NOT_STORED
     # In memory first: HDF5 may take the process down with it where a disk is full.
     data = sealed(tree.to_netcdf(engine="h5netcdf"))
@@ -325,9 +324,8 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
     known |= {"priors": {**fixed, **priors}, "name": settings["name"]}
     family = FAMILIES[spec["family"]]
     if settings.get("streamed"):
-        without = _without_rows(data, settings, scalings, observation)
-        kept = KeptOfRows.of_variables(data)
-        return family.restored(without, specification, kept, **known)
+        training = _dated(_of_medians(data, settings, scalings, observation), settings)
+        return family.restored(training, specification, **_summaries_in(data), **known)
     training = read_training(
         _frame(data["X"], settings),
         _response(y, data, settings),
@@ -340,8 +338,7 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
         scalings=scalings,
         resolution=_resolution(settings) if observation.scaled else None,
     )
-    training = _dated(training, settings.get("origins", {}))
-    return family.restored(training, specification, **known)
+    return family.restored(_dated(training, settings), specification, **known)
 
 
 def _scaling_of_y(training: TrainingData) -> dict[str, Any]:
@@ -367,10 +364,10 @@ def _response(
     return pd.Series(y, index=index, name=settings["y_name"])
 
 
-def _dated(training: TrainingData, origins: Mapping[str, Mapping[str, str]]) -> TrainingData:
+def _dated(training: TrainingData, settings: Mapping[str, Any]) -> TrainingData:
     """The training data, knowing which columns are days since which date."""
     found = {}
-    for name, known in origins.items():
+    for name, known in settings.get("origins", {}).items():
         dates = {column: first_date([np.datetime64(text)]) for column, text in known.items()}
         found[name] = replace(getattr(training, name), origins=dates)
     return replace(training, **found)
@@ -382,12 +379,12 @@ def _groups(data: xr.Dataset, settings: Mapping[str, Any]) -> np.ndarray | None:
     return None if labels is None else np.array(labels)[data["group"].values]
 
 
-def _without_rows(
+def _of_medians(
     data: xr.Dataset,
     settings: Mapping[str, Any],
     scalings: tuple[Scaling, Scaling, Scaling | None],
     observation: Likelihood,
-) -> StreamedData:
+) -> TrainingData:
     """Training data of an out-of-core model, without the rows, which are not in the file."""
     levels = settings["levels"]
     frames = [
@@ -396,7 +393,7 @@ def _without_rows(
         if k in data and (own := {c: tuple(v) for c, v in levels[k].items()}) is not None
     ]
     of_x = Moments(settings["n"], *(data[f"X_{k}"].values for k in MOMENTS))
-    return StreamedData(
+    return TrainingData(
         frames[0],
         frames[1] if len(frames) > 1 else None,
         data["y"].values,
@@ -407,8 +404,8 @@ def _without_rows(
         labels=tuple(settings["labels"]) if settings.get("labels") else None,
         exposure=data["exposure"].values if "exposure" in data else None,
         scales_y=observation.scaled,
-        held=of_x,
         resolution=_resolution(settings),
+        beyond=OutOfCore(of_x),
     )
 
 
@@ -435,3 +432,49 @@ def _frame(array: xr.DataArray, settings: Mapping[str, Any]) -> pd.DataFrame:
         frame.insert(at, column, pd.Series(held, frame.index))
         frame = frame.drop(columns=indicators)
     return frame
+
+
+DIMS = {
+    "sum_gram": ("function", "function_bis"),
+    "sum_cross": ("function",),
+    "inducing_U": ("inducing", "feature"),
+    "inducing_U_Z": ("inducing", "z_feature"),
+    "found_key": ("found",),
+    "found_alpha": ("found", "function"),
+    "found_root": ("found", "function", "function_bis"),
+    "found_jitter": ("found",),
+}
+"""Dims of variables in a file; scalars are missing."""
+
+OF_CLASSES = {
+    "found_alpha": ("found", "function", "class"),
+    "found_root": ("found", "class", "function", "function_bis"),
+}
+"""Dims of variables for several classes."""
+
+POSTERIOR = "found_alpha", "found_root", "found_jitter"
+"""Posteriors given the rows at some draws: (M,) and (M, M), or (M, C) and (C, M, M) of classes."""
+
+
+def _summaries(model: Model) -> dict[str, tuple]:
+    """Variables of a file: sums over out-of-core rows, or the posteriors given them."""
+    sums = model.sums if model.specification.fixed_basis else {}
+    kept: dict[str, Any] = {f"sum_{name}": value for name, value in sums.items()}
+    kept |= {f"inducing_{name}": value for name, value in model.inducing.items()}
+    if model.posteriors:
+        columns = map(np.stack, zip(*model.posteriors.values(), strict=True))
+        kept |= {"found_key": [*model.posteriors], **dict(zip(POSTERIOR, columns, strict=True))}
+    several = model.specification.classes is not None
+    dims = DIMS | OF_CLASSES if several else DIMS
+    return {name: (dims.get(name, ()), value) for name, value in kept.items()}
+
+
+def _summaries_in(data: xr.Dataset) -> dict[str, dict]:
+    """What `_summaries` wrote, as arguments of `Model.restored`."""
+    sums = {name: data[f"sum_{name}"].values for name in Sums._fields if "sum_gram" in data}
+    inducing = {n: data[f"inducing_{n}"].values for n in ("U", "U_Z") if f"inducing_{n}" in data}
+    posteriors: dict[str, tuple] = {}
+    if "found_key" in data:
+        columns = zip(*(data[name].values for name in POSTERIOR), strict=True)
+        posteriors = dict(zip(map(str, data["found_key"].values), columns, strict=True))
+    return {"sums": sums, "inducing": inducing, "posteriors": posteriors}

@@ -110,7 +110,8 @@ class WeightProcess(KernelProcess):
 
     def _each_variance(self, L: Any) -> Tensor:
         """Prior variance of the components before any sum over features, (m, p)."""
-        weight: Any = 0.0 if L.smooth else pt.as_tensor(self.sigma_w) ** 2
+        weight = pt.zeros_like(L.x[:, :1], "float64")
+        weight = weight if L.smooth else weight + pt.as_tensor(self.sigma_w) ** 2
         for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
             weight = weight + kernel.diag(L.x)[:, None] * amplitude**2
         return weight * self._coefficients(L) ** 2

@@ -8,7 +8,7 @@ import pytest
 import xarray as xr
 
 import bayes_gpx as bx
-from bayes_gpx.data import streamed
+from bayes_gpx.data import training
 from bayes_gpx.data.fingerprints import Fingerprint, fingerprint
 from bayes_gpx.explain import answered
 from bayes_gpx.inference.log_density import Density
@@ -86,7 +86,7 @@ REORDERED = (FRAME[30:], FRAME[:30][::-1])
 @pytest.mark.parametrize("held", [0, 2**25])
 @pytest.mark.parametrize("name", OTHERS)
 def test_no_fit_is_made_of_other_rows(name, kind, held, monkeypatch):
-    monkeypatch.setattr(streamed, "HELD", held)
+    monkeypatch.setattr(training, "HELD", held)
     frames, message = OTHERS[name]
     source = OtherRowsLater(FRAME[:30], FRAME[30:], later=frames)
     with pytest.raises(ValueError, match=message):
@@ -108,7 +108,7 @@ class InAnyOrder(Rows):
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("held", [0, 2**25])
 def test_sums_over_the_same_rows_know_no_order(kind, held, monkeypatch):
-    monkeypatch.setattr(streamed, "HELD", held)
+    monkeypatch.setattr(training, "HELD", held)
     table = FRAME[["x", "y"]]
     points = {"approximation": bx.Inducing(table[["x"]].values[:5])} if kind == "rows" else {}
     source = InAnyOrder(table[:30], table[30:])

@@ -13,7 +13,7 @@ import xarray as xr
 from pyarrow import dataset as arrow
 
 import bayes_gpx as bx
-from bayes_gpx.data import parts, row_source as row_sources
+from bayes_gpx.data import out_of_core, row_source as row_sources
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.row_source import FileRows, row_source
 
@@ -151,6 +151,37 @@ def test_rows_that_changed_since_are_refused(tmp_path):
         bx.log_likelihood(model, THETA, obs=[3], progressbar=False)
 
 
+def test_refits_do_not_read_all_rows_into_memory() -> None:
+    model = bx.GP(PARTS, "y", **HSGP)
+    idata = model.fit("laplace", start=THETA, draws=20, chains=1, seed=0, progressbar=False)
+    wrapper = bx.SamplingWrapper(model, idata)
+    with pytest.raises(ValueError, match=r"out-of-core data, but this needs to pick some of them"):
+        wrapper.sel_observations([3])
+
+
+def test_picked_rows_are_those_of_a_table_in_the_order_of_their_positions() -> None:
+    training = bx.GP(PARTS, "y", **HSGP).training
+    table = bx.GP(FRAME.drop(columns="y"), FRAME["y"], **HSGP).training
+    for positions in (np.array([57, 3, 20, 3]), slice(15, 25)):
+        found, expected = (data.rows(positions) for data in (training, table))
+        assert not found.streamed
+        assert np.array_equal(found.X.values, expected.X.values)
+        assert np.array_equal(found.y, expected.y)
+        assert found.X.index.tolist() == expected.X.index.tolist()
+
+
+@pytest.mark.parametrize("size", [1, 7, 20, 50, 90, 1000])
+def test_chunks_are_all_rows_in_their_order(size: int) -> None:
+    training = bx.GP(PARTS, "y", **HSGP).training
+    table = bx.GP(FRAME.drop(columns="y"), FRAME["y"], **HSGP).training
+    for data in (training, table):
+        chunks = [*data.chunks(size)]
+        assert [chunk.n for chunk in chunks[:-1]] == [min(size, N)] * (len(chunks) - 1)
+        assert 0 < chunks[-1].n <= size
+        assert np.array_equal(np.vstack([chunk.X.values for chunk in chunks]), table.X.values)
+        assert np.array_equal(np.concatenate([chunk.y for chunk in chunks]), table.y)
+
+
 def test_power_scaling_needs_no_rows():
     model = bx.GP(PARTS, "y", **HSGP)
     table = bx.GP(FRAME.drop(columns="y"), FRAME["y"], **HSGP)
@@ -176,7 +207,7 @@ def test_moments_of_parts_are_those_of_the_whole():
 
 
 def test_a_sample_does_not_depend_on_threads_and_holds_rows(monkeypatch):
-    monkeypatch.setattr(parts, "SAMPLE", 25)
+    monkeypatch.setattr(out_of_core, "SAMPLE", 25)
     found = []
     for threads in (1, 3):
         monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
@@ -208,7 +239,8 @@ def test_a_sample_does_not_depend_on_threads_and_holds_rows(monkeypatch):
         ([FRAME[:20], pl.LazyFrame(FRAME)], "y", "Frame 1 is a LazyFrame"),
         ([pl.LazyFrame(FRAME)], "y", "Frame 0 is a LazyFrame"),
         (arrow.dataset(pa.Table.from_pandas(FRAME)), FRAME["y"], "pass the name of a column"),
-        ([FRAME.assign(b=pd.Timestamp(2020, 1, 1))], "y", "Frame 0: X, column 'b', holds dates"),
+        ([FRAME.assign(b=pd.Timestamp(2020, 1, 1))], "y", r"constant columns \['b'\]"),
+        ([FRAME.assign(b=pd.Timedelta("1D"))], "y", "Frame 0: X, column 'b', holds dates or dur"),
         ([FRAME.assign(b=[[1.0]] * N)], "y", r"column 'b', holds \[1.0\] \(list\) at row 0"),
         ([FRAME.assign(b=Decimal(3))], "y", r"Decimal.* Convert them by .astype\(float\)"),
         ([FRAME], 3, "y is a int. For out-of-core data, pass the name of a"),

@@ -133,7 +133,7 @@ def test_what_was_held_at_an_interruption_is_computed_again(
     path, left, options = tmp_path / "draws.zarr", stopping(10**6), OPTIONS | {"seed": 4}
     at_once = bx.contributions(model, fit, **options)
     blocks = 10**6 - left[0]
-    left[0], keep, called = 10, stores.Store.keep, []
+    left[0], keep, called = 10, stores.DrawStore.keep, []
 
     def seldom(self, *given):
         called.append(given)
@@ -141,7 +141,7 @@ def test_what_was_held_at_an_interruption_is_computed_again(
             keep(self, *given)
 
     with monkeypatch.context() as patched:
-        patched.setattr(stores.Store, "keep", seldom)
+        patched.setattr(stores.DrawStore, "keep", seldom)
         with pytest.raises(KeyboardInterrupt):
             bx.contributions(model, fit, **options, path=path)
     values = zarr.open_group(f"{path}.unfinished/store", mode="r")["contribution"][...]

@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 
 import bayes_gpx as bx
-from bayes_gpx.draws import part_stores
+from bayes_gpx.draws import stores
 from bayes_gpx.explain import answered
 
 rng = np.random.default_rng(5)
@@ -84,7 +84,7 @@ def test_processes_write_parts_of_one_store(model, tmp_path):
 
 def test_an_interrupted_store_goes_on_where_it_stopped(model, tmp_path, monkeypatch):
     whole = bx.predictions(model, THETA, path=tmp_path / "whole", **QUIET).load()
-    write, written = part_stores.PartStore.write, []
+    write, written = stores.RowStore.write, []
 
     def stops(self, number, *part):
         if number == 2:
@@ -92,18 +92,18 @@ def test_an_interrupted_store_goes_on_where_it_stopped(model, tmp_path, monkeypa
         write(self, number, *part)
 
     with monkeypatch.context() as patched:
-        patched.setattr(part_stores.PartStore, "write", stops)
+        patched.setattr(stores.RowStore, "write", stops)
         with pytest.raises(KeyboardInterrupt):
             bx.predictions(model, THETA, path=tmp_path / "store", **QUIET)
     assert not (tmp_path / "store").exists()
-    with pytest.raises(ValueError, match="no unfinished store of the same"):
+    with pytest.raises(ValueError, match="unfinished store of other arguments"):
         bx.predictions(model, THETA, path=tmp_path / "store", **QUIET | {"draws": 5})
 
     def counts(self, number, *part):
         written.append(number)
         write(self, number, *part)
 
-    monkeypatch.setattr(part_stores.PartStore, "write", counts)
+    monkeypatch.setattr(stores.RowStore, "write", counts)
     found = bx.predictions(model, THETA, path=tmp_path / "store", **QUIET)
     assert written == [2, 3]
     xr.testing.assert_identical(found.load(), whole)
@@ -144,7 +144,7 @@ def test_a_large_frame_is_copied_once_however_many_parts_it_has(monkeypatch):
 
     training = bx.GP([FRAME], "y", approximation=bx.HSGP(4, 1.5)).training
     monkeypatch.setattr(np, "concatenate", counting)
-    parts = [part["X_new"] for part in answered._streamed(training, False, False).parts(2)]
+    parts = [chunk.X.values for chunk in training.chunks(2)]
     assert [*map(len, parts)] == [2] * (N // 2)
     assert sum(copied) <= 2 * X.size
     np.testing.assert_array_equal(np.vstack(parts), X.values)
@@ -155,13 +155,13 @@ def test_draws_of_a_part_are_so_many_numbers_at_most(model, tmp_path, monkeypatc
     """The more draws, the fewer rows; as many with any executor."""
     monkeypatch.setattr(answered, "LEAST", 3)
     monkeypatch.setattr(answered, "NUMBERS", 1500)
-    sizes, write = [], part_stores.PartStore.write
+    sizes, write = [], stores.RowStore.write
 
     def measures(self, number, part, rows):
         sizes.append(sum(v.size for v in part.data_vars.values() if "draw" in v.dims))
         write(self, number, part, rows)
 
-    monkeypatch.setattr(part_stores.PartStore, "write", measures)
+    monkeypatch.setattr(stores.RowStore, "write", measures)
     options = QUIET | {"draws": 100}
     alone = verb(model, THETA, path=tmp_path / "alone", **options).load()
     drawn = sum(v.size for v in alone.data_vars.values() if "draw" in v.dims)
@@ -173,7 +173,7 @@ def test_draws_of_a_part_are_so_many_numbers_at_most(model, tmp_path, monkeypatc
 
 def test_a_resumed_store_keeps_the_parts_that_it_began_with(model, tmp_path, monkeypatch):
     whole = bx.predictions(model, THETA, path=tmp_path / "whole", **QUIET).load()
-    write = part_stores.PartStore.write
+    write = stores.RowStore.write
 
     def stops(self, number, *part):
         if number == 2:
@@ -181,7 +181,7 @@ def test_a_resumed_store_keeps_the_parts_that_it_began_with(model, tmp_path, mon
         write(self, number, *part)
 
     with monkeypatch.context() as patched:
-        patched.setattr(part_stores.PartStore, "write", stops)
+        patched.setattr(stores.RowStore, "write", stops)
         with pytest.raises(KeyboardInterrupt):
             bx.predictions(model, THETA, path=tmp_path / "store", **QUIET)
     monkeypatch.setattr(answered, "PART", 10)
@@ -216,12 +216,12 @@ def test_another_table_of_the_same_size_does_not_resume(model, tmp_path, monkeyp
 
     options = {"path": tmp_path / "store", **QUIET}
     with ThreadPoolExecutor(1) as executor, monkeypatch.context() as patched:
-        patched.setattr(part_stores.PartStore, "write", stops)
+        patched.setattr(stores.RowStore, "write", stops)
         with pytest.raises(KeyboardInterrupt):
             bx.attributions(model, THETA, X, baseline=[0.0, 0.0], executor=executor, **options)
     with ThreadPoolExecutor(1) as executor:
         for table, baseline in ((X + 1e-9, [0.0, 0.0]), (X, [0.0, 1e-12])):
-            with pytest.raises(ValueError, match="no unfinished store of the same"):
+            with pytest.raises(ValueError, match="unfinished store of other arguments"):
                 bx.attributions(
                     model, THETA, table, baseline=baseline, executor=executor, **options
                 )

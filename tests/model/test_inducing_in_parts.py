@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import multivariate_normal
 
 import bayes_gpx as bx
-from bayes_gpx.data import streamed
+from bayes_gpx.data import training
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.model import fitting
 from bayes_gpx.numerics import row_sums
@@ -118,7 +118,7 @@ def test_weights_of_columns_by_name():
 @pytest.mark.parametrize("approximation", [bx.HSGP(4, 1.5), bx.Inducing(POINTS)])
 def test_densities_know_deviations_of_single_rows(approximation, held, monkeypatch):
     """Their noise grows with the length of z, which is x here."""
-    monkeypatch.setattr(streamed, "HELD", held)
+    monkeypatch.setattr(training, "HELD", held)
     model = bx.GPX(Frames(NUMBERS), "y", approximation=approximation)
     table = bx.GPX(X, FRAME["y"], approximation=approximation)
     theta = THETA | {"sigma_w": 0.4}
@@ -168,7 +168,7 @@ def test_threads_change_no_bit(monkeypatch):
 
 def test_rows_are_read_by_densities_and_once_for_each_draw(monkeypatch):
     frames = Frames(NUMBERS)
-    monkeypatch.setattr(streamed, "HELD", 0)
+    monkeypatch.setattr(training, "HELD", 0)
     model = bx.GP(frames, "y", approximation=bx.Inducing(POINTS))
     density = Density(model.objective, jacobian=True)
     x, before = density.unconstrain(THETA), frames.passes
@@ -208,8 +208,8 @@ def test_files_hold_what_the_rows_say_at_each_draw(tmp_path, monkeypatch):
     model, _ = both(approximation=bx.Inducing(6))
     idata = made_up(3)
     bx.save(model, idata, tmp_path / "fit.nc")
-    passes = model.training.source.iterable.passes
-    monkeypatch.setattr(model.training.source.iterable, "parts", None)
+    passes = model.training.beyond.source.iterable.passes
+    monkeypatch.setattr(model.training.beyond.source.iterable, "parts", None)
     again, kept = bx.load(tmp_path / "fit.nc")
     assert again.training.X.values.shape == (1, 2)
     assert again.training.n == N
@@ -217,7 +217,7 @@ def test_files_hold_what_the_rows_say_at_each_draw(tmp_path, monkeypatch):
     for verb in (bx.predictions, bx.attributions):
         found = verb(again, kept, X[:4], progressbar=False, seed=1)
         assert found.equals(verb(model, idata, X[:4], progressbar=False, seed=1))
-    assert model.training.source.iterable.passes == passes
+    assert model.training.beyond.source.iterable.passes == passes
     bx.save(again, kept, tmp_path / "again.nc")
     for ask in (
         lambda: bx.predictions(again, THETA, X[:4], **QUIET),

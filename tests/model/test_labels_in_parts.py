@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import gammaln
 
 import bayes_gpx as bx
-from bayes_gpx.data import streamed
+from bayes_gpx.data import training
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.numerics import row_sums
 from bayes_gpx.numerics.compile_modes import MODE
@@ -116,11 +116,11 @@ def test_densities_with_outliers_are_those_of_a_table_to_the_bit_for_any_threads
     model, found, passes = parts_of("student_t"), [], []
     evaluate, at = density_of(model)
     same_density((evaluate, at), density_of(table_of("student_t")))
-    source = model.training.source.iterable
+    source = model.training.beyond.source.iterable
     for threads, held in ((1, 2**20), (3, 2**20), (2, 0)):
         monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
         monkeypatch.setattr("bayes_gpx.numerics.threads._Limit.threads", threads)
-        monkeypatch.setattr(streamed, "HELD", held)
+        monkeypatch.setattr(training, "HELD", held)
         before = source.passes
         found.append(evaluate(at))
         passes.append(source.passes - before)
@@ -134,13 +134,13 @@ def test_densities_with_outliers_are_those_of_a_table_to_the_bit_for_any_threads
 def test_densities_of_classes_are_those_of_a_table_by_conjugate_gradients(classes, monkeypatch):
     """And the rows are read once for a step, not for each product with the curvature."""
     monkeypatch.setattr(variational, "PAIRED", 0)
-    monkeypatch.setattr(streamed, "HELD", 0)
+    monkeypatch.setattr(training, "HELD", 0)
     model, table = classes
     evaluate, at = density_of(model)
     same_density((evaluate, at), density_of(table))
-    before = model.training.source.iterable.passes
+    before = model.training.beyond.source.iterable.passes
     evaluate(at + 0.1)
-    assert model.training.source.iterable.passes - before < 20
+    assert model.training.beyond.source.iterable.passes - before < 20
 
 
 def test_few_coefficients_of_a_table_take_their_curvature_as_a_matrix(classes, monkeypatch):

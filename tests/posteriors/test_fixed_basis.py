@@ -14,8 +14,9 @@ import pytest
 
 import bayes_gpx as bx
 import oracle
+from bayes_gpx.data import training
 from bayes_gpx.inference.log_density import Density
-from bayes_gpx.model import kept_of_rows
+from bayes_gpx.model import fixed_basis
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.evidence.numba_forms import NATIVE_MODE
 from bayes_gpx.posteriors.evidence.sums import Sums, sums_logp, sums_logp_and_slopes
@@ -237,14 +238,14 @@ def test_prior_responses_vary_as_the_prior_says(gp):
 
 def test_threads_and_blocks(gp, monkeypatch):
     """The number of threads changes no bit, and the size of blocks no more than round-off."""
-    monkeypatch.setattr(kept_of_rows, "TOGETHER", 7)
+    monkeypatch.setattr(training, "TOGETHER", 7)
     found = []
     for threads in (1, 3):
         monkeypatch.setattr("os.cpu_count", lambda threads=threads: threads)
         monkeypatch.setattr("bayes_gpx.numerics.threads._Limit.threads", threads)
-        found.append(kept_of_rows.sums_over_rows(gp._design, gp.training))
-    monkeypatch.setattr(kept_of_rows, "BLOCK", 60)
-    small = kept_of_rows.sums_over_rows(gp._design, gp.training)
+        found.append(fixed_basis.sums_over_rows(gp._design, gp.training))
+    monkeypatch.setattr(fixed_basis, "BLOCK", 60)
+    small = fixed_basis.sums_over_rows(gp._design, gp.training)
     for name, value in gp.sums.items():
         assert np.array_equal(found[0][name], found[1][name])
         np.testing.assert_allclose(found[0][name], value, atol=1e-10)

@@ -18,7 +18,7 @@ numerics: lapack special jets coalitions quadrature columns linear_algebra
     gaussian_expectations truncated_normal compile_modes threads row_sums upper_blocks
     progress
 data: categorical dates fingerprints moments numbers features scaling gaps outputs response
-    training row_source parts streamed sheets data_files datasets
+    row_source out_of_core training reading sheets data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands from_pymc
 processes: operators base approximations path_moments integrated_gradients expected_gradients
@@ -38,11 +38,11 @@ posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evid
     strategies/choice minibatch pathwise predictive_derivatives component_variances
 inference: base methods diagnostics log_density datatree optimise laplace nuts automatic
     stochastic
-draws: protocols hyperparameter_draws points level_moves intervals stores part_stores questions
+draws: protocols hyperparameter_draws points level_moves intervals stores questions
     averages scales naming normals new_responses results graphs each_draw evaluate constraints_met
     truncated leave_one_out left_out_together views answers row_draws random_functions
 model: named_kernels hyperparameters specification constraints given_values priors
-    lengthscale_prior bound_data latent_variables kept_of_rows observed_response inducing_points
+    lengthscale_prior bound_data latent_variables fixed_basis observed_response inducing_points
     starting_points examination fitting description model gp placement interaction_model refits
     storage
 explain: answered null predictions weights components sobol derivatives

@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 359_500, "code lines": 33_050, "files": 262}
+LIMITS = {"tokens": 365_000, "code lines": 33_400, "files": 263}
 
 LAYOUT = {
     tokenize.COMMENT,

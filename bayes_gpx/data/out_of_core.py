@@ -1,20 +1,20 @@
-"""Chunks of a data set: the roles of columns, reading of a chunk, and results of a pass."""
+"""Out-of-core data: the roles of columns, reading of a chunk, and results of the first pass."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from bayes_gpx.data.dates import days_since
 from bayes_gpx.data.features import Frame, read_features, read_response
 from bayes_gpx.data.fingerprints import Fingerprint, fingerprint
 from bayes_gpx.data.moments import MOMENTS, Moments
-from bayes_gpx.data.response import labels_joined, labels_of_part
-from bayes_gpx.data.row_source import PART
-from bayes_gpx.data.training import Reader, read_exposure
+from bayes_gpx.data.response import Reader, labels_joined, labels_of_part, read_exposure
+from bayes_gpx.data.row_source import PART, RowSource
 
 SAMPLE = 10_000
 """Rows of the sample, for medians and for where optimisers start."""
@@ -53,22 +53,34 @@ class Names:
             )
         return [name for name in frame.columns if name not in own]
 
-    def read(self, frame: pd.DataFrame, X: Frame | None = None, Z: Frame | None = None) -> Rows:
-        """Read the rows of a chunk, optionally with the columns and levels of other frames."""
+    def read(
+        self,
+        frame: pd.DataFrame,
+        X: Frame | None = None,
+        Z: Frame | None = None,
+        dates: Mapping[str, np.datetime64] | None = None,
+    ) -> Rows:
+        """Read the rows of a chunk, like other frames, or with days since these dates."""
         try:
-            return self._read(frame, X, Z)
+            return self._read(frame, X, Z, dates or {})
         except ValueError as wrong:
             if PART not in frame.attrs:
                 raise
             # The message begins with the chunk's name.
             raise ValueError(f"{frame.attrs[PART]}: {wrong}") from wrong
 
-    def _read(self, frame: pd.DataFrame, X: Frame | None, Z: Frame | None) -> Rows:
-        columns = self.features(frame)
-        own = read_features(frame[columns], "X", like=X, minimum_rows=1)
+    def _read(
+        self,
+        frame: pd.DataFrame,
+        X: Frame | None,
+        Z: Frame | None,
+        dates: Mapping[str, np.datetime64],
+    ) -> Rows:
+        options: dict[str, Any] = {"minimum_rows": 1, "dates": dates}
+        own = read_features(frame[self.features(frame)], "X", like=X, **options)
         weighed = own if self.weighs else None
         if self.Z is not None:
-            weighed = read_features(frame[list(self.Z)], "Z", prefix="z", like=Z, minimum_rows=1)
+            weighed = read_features(frame[list(self.Z)], "Z", prefix="z", like=Z, **options)
         exposure = None if self.exposure is None else frame[self.exposure]
         y, labels = self._response(frame[self.y], own)
         return Rows(own, weighed, y, read_exposure(exposure, own, self.observation), labels)
@@ -84,6 +96,16 @@ class Names:
 
 
 @dataclass(frozen=True, eq=False)
+class OutOfCore:
+    """All rows of out-of-core data: their moments, and where they are read in chunks."""
+
+    moments: Moments  # of X's columns
+    source: RowSource | None = None  # None for a loaded fit, which has no rows
+    names: Names | None = None  # of the columns in the source
+    first: Fingerprint | None = None  # at the first reading
+
+
+@dataclass(frozen=True, eq=False)
 class Seen:
     """Results of the first pass over some rows."""
 
@@ -91,6 +113,7 @@ class Seen:
     columns: dict[str, Moments]
     sources: tuple[str, ...]  # the data set's own columns, in their order
     levels: dict[str, tuple[str, ...]]  # of each categorical column
+    origins: dict[str, np.datetime64]  # of the days of each column of dates
     sample: pd.DataFrame  # rows with the smallest random keys, at most `SAMPLE`
     keys: np.ndarray  # their keys
     part: str  # name of the first chunk
@@ -102,6 +125,11 @@ class Seen:
         each = [self.columns[name] for name in columns]
         fields = (np.concatenate([getattr(m, k) for m in each]) for k in MOMENTS)
         return Moments(each[0].n, *fields)
+
+    def holds(self, name: str) -> str:
+        """What a column holds."""
+        kinds: dict[str, Mapping] = {"categories": self.levels, "dates": self.origins}
+        return next((kind for kind, names in kinds.items() if name in names), "numbers")
 
 
 def seen_of_part(names: Names, frame: pd.DataFrame) -> Seen:
@@ -120,11 +148,12 @@ def seen_of_part(names: Names, frame: pd.DataFrame) -> Seen:
     digest = np.ascontiguousarray([*X.values[0], y[0], len(y)]).view(np.uint64)
     keys = np.random.default_rng(digest.tolist()).uniform(size=len(frame))
     chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
-    levels = X.levels | ({} if Z is None else Z.levels)
+    frames = [X] if Z is None else [X, Z]
     return Seen(
         columns=columns,
         sources=tuple(frame.columns),
-        levels=levels,
+        levels={c: own for table in frames for c, own in table.levels.items()},
+        origins={c: own for table in frames for c, own in table.origins.items()},
         sample=frame.iloc[chosen].reset_index(drop=True),
         keys=keys[chosen],
         part=frame.attrs[PART],
@@ -142,13 +171,13 @@ def seen_of_both(one: Seen, other: Seen) -> Seen:
             f"{other.part}: it {' and '.join(differs)}, unlike {one.part}. Give each of them the "
             "same columns, in any order."
         )
-    if one.levels.keys() != other.levels.keys():
-        name = min(one.levels.keys() ^ other.levels.keys())
-        with_levels, numbers = (one, other) if name in one.levels else (other, one)
-        raise ValueError(
-            f"Column {name!r} holds categories in {with_levels.part} and numbers in "
-            f"{numbers.part}. Use the same type in both."
-        )
+    for name in sorted(one.sources):
+        kinds = sorted((part.holds(name), part.part) for part in (one, other))
+        if kinds[0][0] != kinds[1][0]:
+            first, second = (f"{kind} in {part}" for kind, part in kinds)
+            raise ValueError(
+                f"Column {name!r} holds {first} and {second}. Use the same type in both."
+            )
     levels = {c: tuple(dict.fromkeys(own + other.levels[c])) for c, own in one.levels.items()}
     names = dict.fromkeys([*one.columns, *other.columns])
     columns = {name: _of_both(one, other, name) for name in names}
@@ -159,6 +188,7 @@ def seen_of_both(one: Seen, other: Seen) -> Seen:
         columns=columns,
         sources=one.sources,
         levels=levels,
+        origins=one.origins,
         sample=pd.concat(tables, ignore_index=True).iloc[chosen].reset_index(drop=True),
         keys=keys[chosen],
         part=one.part,
@@ -190,4 +220,6 @@ def _of_both(one: Seen, other: Seen, name: str) -> Moments:
     n = [next(iter(part.columns.values())).n for part in (one, other)]
     none = [Moments(k, *np.zeros((4, 1))) for k in n]
     found = [p.columns.get(name, empty) for p, empty in zip((one, other), none, strict=True)]
+    if name in one.origins:
+        found[1] = found[1].moved(days_since([other.origins[name]], one.origins[name]))
     return found[0].joined(found[1])
