@@ -190,3 +190,24 @@ def test_values_at_inducing_points_are_those_of_one_function():
     model = bx.GP(X, RESPONSES["normal"], groups=G, approximation=bx.Inducing(6))
     with pytest.raises(ValueError, match=r"has several functions. Use fit\('map'\)"):
         model.fit("svgp", progressbar=False)
+
+
+@pytest.mark.parametrize("kind", [bx.GP, bx.GPX])
+@pytest.mark.parametrize("approximation", ["inducing", "sines"])
+def test_mean_slopes_of_a_probability_are_differences_of_it(kind, approximation):
+    """They need how the variance of f changes with x, also of groups' own functions."""
+    options = {"approximation": APPROXIMATIONS[approximation], "scale": False, "groups": G}
+    Z, z = {}, {}
+    if kind is bx.GPX:
+        Z, z = {"Z": X.to_numpy() + 1.0}, {"Z_new": X_NEW.to_numpy() + 1.0}
+        options["priors"] = {"sigma_w": 0.0}
+    model = kind(X, RESPONSES["bernoulli"], **Z, likelihood="bernoulli", **options)
+    asked = {"groups_new": G_NEW, **z, **QUIET}
+    slopes = bx.derivatives(model, THETA, X_NEW, draws=2, **asked)["derivative_mean"]
+    for column in X.columns:
+        ends = []
+        for step in (1e-4, -1e-4):
+            moved = X_NEW.assign(**{column: X_NEW[column] + step})
+            ends.append(bx.predictions(model, THETA, moved, **asked)["probability_mean"])
+        expected = (ends[0] - ends[1]) / 2e-4
+        np.testing.assert_allclose(slopes.sel(feature=column), expected, rtol=1e-5, atol=1e-7)

@@ -232,10 +232,13 @@ def test_numbers_that_are_not_there_for_classes_are_refused_by_name():
         bx.attributions(model, THETA, NEW, method="taylor", **QUIET)
     with pytest.raises(ValueError, match="not positive definite"):
         bx.predictions(model, THETA | {"amplitude": 1e10}, NEW, **asked)
-    waves, period = model_of(kernel="periodic"), THETA | {"period": 3.0}
-    for verb in (bx.derivatives, bx.attributions):
-        with pytest.raises(ValueError, match="random functions. Use .*Matern52.*'latent'"):
-            verb(waves, period, NEW, **asked)
+
+
+def test_probabilities_of_classes_with_periods_are_explained():
+    model, theta = model_of(kernel="periodic"), THETA | {"period": 3.0}
+    shares = bx.attributions(model, theta, NEW, draws=5, **QUIET)
+    assert np.abs(shares["attribution"].sum("feature") - shares["difference"]).max() < 1e-6
+    assert_allclose(shares["attribution"].sum("class"), 0.0, atol=1e-9)
 
 
 def test_plots_have_panels_for_classes_or_ask_for_one():

@@ -1,9 +1,11 @@
 """Several baselines: averages of attributions, against quadrature and single baselines."""
 
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
@@ -306,8 +308,9 @@ def test_a_crowd_of_baselines_is_averaged_over_by_functions(regression, monkeypa
     assert found["attribution_cov"].dims == ("obs", "feature", "feature_bis")
     assert found["completeness_residual"].max() < 1e-6 * exact["difference_sd"].max()
     with pytest.raises(ValueError, match="baseline has 5 rows.*at most 4 for this kernel"):
-        periodic = bx.GP(X, y, kernel="periodic")
-        bx.attributions(periodic, THETA | {"period": 3.0}, X_new, baseline=start, **QUIET)
+        warped = partial(pm.gp.cov.WarpedInput, warp_func=lambda x: x)
+        own = bx.GP(X, y, kernel=lambda d: warped(d, cov_func=pm.gp.cov.ExpQuad(d, ls=1.0)))
+        bx.attributions(own, {"sigma": 0.3}, X_new, baseline=start, **QUIET)
 
 
 @pytest.mark.parametrize(

@@ -134,3 +134,21 @@ def test_gradients_of_features_that_are_the_points_have_both_slopes(rng):
     slopes = [(function(x + m)[0] - function(x - m)[0]) / (2 * step) for m in moves]
     found = function(x)[1].reshape((4, D, -1))
     assert_allclose(found, np.stack(slopes, axis=1), atol=1e-8)
+
+
+def test_variances_of_weights_are_diagonals_of_their_covariance():
+    """Each feature's amplitude and deviation count by their squares, for new and known samples."""
+    kernel = pm.gp.cov.Matern52(2, ls=0.8)
+    rng = np.random.default_rng(6)
+    rows, features = rng.normal(size=(4, 2)), rng.normal(size=(4, 2))
+    prior = bx.WeightProcess(kernel, sigma_w=0.4, amplitude=np.array([0.7, 1.3]), n_features=2)
+    for smooth in (False, True):
+        for asked in (
+            bx.operators.weight(rows, smooth=smooth),
+            bx.operators.contribution(rows, features, smooth=smooth),
+            bx.operators.evaluate(rows, features, smooth=smooth),
+        ):
+            whole = prior.covariance(asked, asked).eval()
+            np.testing.assert_allclose(prior.variance(asked).eval(), np.diag(whole), rtol=1e-12)
+    alone = prior.variance(bx.operators.weight(rows)).eval().reshape((4, 2))
+    np.testing.assert_allclose(alone, [[0.7**2 + 0.4**2, 1.3**2 + 0.4**2]] * 4, rtol=1e-12)
