@@ -86,6 +86,21 @@ def test_a_new_verb_is_the_difference_of_predictions(page, fitted, rng):
         page.increments(model, idata, "weight", 0.5, **QUIET)
 
 
+def test_a_new_verb_moves_the_weighed_features_of_a_gpx_too(page, rng):
+    X = pd.DataFrame(rng.normal(size=(15, 2)), columns=["dose", "age"])
+    model = bx.GPX(X, X["dose"] * X["age"], scale=False)
+    theta = {"lengthscale": 1.2, "amplitude": 0.9, "sigma": 0.2, "sigma_w": 0.1}
+    found = page.increments(model, theta, "dose", 0.5, X[:3], seed=1, **QUIET)
+    ends = (
+        bx.predictions(model, theta, rows, keep="summary", **QUIET)["f_mean"]
+        for rows in (X[:3].assign(dose=X["dose"][:3] + 0.5), X[:3])
+    )
+    there, here = ends
+    assert_allclose(found["increment_mean"], there - here, atol=1e-10)
+    with pytest.raises(ValueError, match="GPX"):
+        page.plot_increments(model)
+
+
 def test_what_was_fitted_with_additions_is_kept(fitted, tmp_path):
     model, idata = fitted
     bx.save(model, idata, tmp_path / "fit.nc")
