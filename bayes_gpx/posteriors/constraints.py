@@ -48,7 +48,7 @@ class Statement:
         return self.low == self.high
 
 
-class Sites(NamedTuple):
+class ConstraintSites(NamedTuple):
     """Constraints as normal observations: values, variances besides `sd`, and a log factor."""
 
     mean: Tensor  # (k,)
@@ -172,10 +172,10 @@ def _components(
     return Combination((slopes(X, Z, tied=tied),), lambda rows: rows[picked])
 
 
-def sites(C: Tensor, y: Tensor, low: Tensor, high: Tensor) -> Sites:  # noqa: N803
+def sites(C: Tensor, y: Tensor, low: Tensor, high: Tensor) -> ConstraintSites:  # noqa: N803
     """Sites of constraints given y (n,), from the covariance C of y and of the constraints."""
     found: Any = IntervalSites().make_node(C, y, low, high).outputs
-    return Sites(*found)
+    return ConstraintSites(*found)
 
 
 def joint_logp(C: Tensor, y: Tensor, low: Tensor, high: Tensor) -> Tensor:  # noqa: N803
@@ -185,7 +185,7 @@ def joint_logp(C: Tensor, y: Tensor, low: Tensor, high: Tensor) -> Tensor:  # no
     return normal_logp(seen, noisy) + found.log_factor
 
 
-def with_sites(C: Tensor, y: Tensor, found: Sites) -> tuple[Tensor, Tensor]:  # noqa: N803
+def with_sites(C: Tensor, y: Tensor, found: ConstraintSites) -> tuple[Tensor, Tensor]:  # noqa: N803
     """All that is observed (n + k,), y first, and its covariance."""
     own = pt.arange(C.shape[0])
     extra = pt.concatenate([pt.zeros(y.shape[0]), found.variance])

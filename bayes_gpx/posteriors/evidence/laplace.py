@@ -366,7 +366,7 @@ def symmetric(upper: np.ndarray) -> np.ndarray:
     return whole
 
 
-class Sites(NamedTuple):
+class AtMode(NamedTuple):
     """What Laplace's approximation finds: log evidence, and vectors (n,) at the mode f."""
 
     logp: Tensor
@@ -379,8 +379,8 @@ class Sites(NamedTuple):
 
 def laplace_sites(
     likelihood: ScalarLikelihood, K: Tensor, y: Tensor, theta: Theta, exposure: Exposure
-) -> Sites:
-    """Laplace's approximation for symbolic arguments, as `Sites`.
+) -> AtMode:
+    """Laplace's approximation for symbolic arguments, as `AtMode`.
 
     `theta` contains the likelihood's hyperparameters, and perhaps others. Only the log marginal
     likelihood is differentiable.
@@ -388,7 +388,7 @@ def laplace_sites(
     own = [theta[name] for name in likelihood.hyperparameters]
     found: Any = LaplaceEvidence(likelihood)(K, y, exposure, *own)
     logp, _, f, alpha, W, variance, _, left = found
-    return Sites(logp, f, alpha, W, variance, left)
+    return AtMode(logp, f, alpha, W, variance, left)
 
 
 def laplace_mode(
