@@ -18,6 +18,7 @@ from bayes_gpx.assess.replicates import Replicates
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.files import replaced
 from bayes_gpx.system.tasks import in_turn
@@ -36,6 +37,7 @@ FEWEST = 20
 """Fewest runs for a test of uniformity."""
 
 
+@on_cores
 def calibrate(
     model: Model,
     *,
@@ -45,6 +47,7 @@ def calibrate(
     posterior: xr.DataTree | None = None,
     draws: int = 99,
     executor: Executor | None = None,
+    cores: int | None = None,
     path: str | PathLike | None = None,
     seed: int | None = None,
     progressbar: bool = True,

@@ -20,6 +20,7 @@ from bayes_gpx.explain.conditional_variance import conditional_variance
 from bayes_gpx.explain.relevance import relevance
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, names_among, one_of
 
@@ -103,6 +104,7 @@ class Projection:
         return f"Projection, {found}\n\n{self.table.round(3)}"
 
 
+@on_cores
 def project(
     model: Model,
     idata: Draws,
@@ -112,6 +114,7 @@ def project(
     folds: int = 5,
     clusters: int = 20,
     executor: Executor | None = None,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> Projection:

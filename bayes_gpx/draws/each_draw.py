@@ -1,18 +1,20 @@
 """The loop over draws: evaluate graphs of one draw for every draw and block of rows.
 
-Draws are evaluated one by one, or in blocks as
-tasks of an executor if there are few rows. The result for a draw does not depend on its block, so
-blocks may have any length.
+Threads, or an executor if there are few rows, evaluate several draws, or blocks of rows, at a time.
+Which draws are evaluated in turn depends on the question alone, so the number of threads does not
+change a result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import batched, chain
+from itertools import batched, chain, islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,14 @@ from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparam
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.numerics.linear_algebra import with_jitter
 from bayes_gpx.numerics.progress import progress_bar
-from bayes_gpx.numerics.threads import BLAS, THREADED_FROM, blas_threads, parallel_densities
+from bayes_gpx.numerics.threads import (
+    BLAS,
+    THREADED_FROM,
+    TURN,
+    begin_turn,
+    blas_threads,
+    parallel_densities,
+)
 from bayes_gpx.posteriors.base import Found
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.memory import in_words, refuse_beyond
@@ -38,8 +47,8 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 32 * 2**20
 """Size of the largest array that a block of rows may need."""
 
-TURN = 20
-"""Draws that a thread evaluates in a row, where several threads share them."""
+TURN_BYTES = 8 * 2**20
+"""Most bytes of the results of one turn."""
 
 LONG_ENOUGH = 0.3
 """Shortest time of a task in seconds: sending it and its result takes milliseconds."""
@@ -47,11 +56,23 @@ LONG_ENOUGH = 0.3
 MOST_TOGETHER = 100
 """Most draws of a task, so all processes share them."""
 
+WORTH_THREADS = 0.3
+"""Seconds of work from which threads are started: each of them copies functions first."""
+
 type Case = tuple[int, dict[str, Any]]
 """What else a draw is evaluated at, and its number: the code of a class, or a random function."""
 
 type Cases = Sequence[Case] | Callable[[int], Sequence[Case]]
 """Cases of every draw, or of the draw of a number."""
+
+type Known = tuple[dict[str, np.ndarray], float]
+"""What the data leave behind at a draw, and its jitter."""
+
+type Draw = tuple[int, Mapping[str, Any], Known | None]
+"""Number of a draw, its hyperparameters, and what is known of it already."""
+
+type Evaluated = tuple[int, Mapping[str, Any], Any, int, list[np.ndarray], float]
+"""Number of a draw, its hyperparameters, rows, number of the case, arrays and jitter."""
 
 ONCE: tuple[Case, ...] = ((0, {}),)
 """The cases of a draw that is evaluated once."""
@@ -164,113 +185,191 @@ def each_draw(
     """
     structure = Structure.of(model, hyper)
     data = data_of(model, structure)
-    factors = _kept_factors(model, structure, data) if conditioned else None
-    executor = None if "parts" in data or callable(cases) else _EXECUTOR.get()
-    if where is not None and where.chunk is not None:
-        data = data_of(model, structure, where.chunk)
-    inputs = ({}, None) if where is None else (where.common, where.inputs)
-    shared = structure, build, data, *inputs
+    in_parts, order = "parts" in data, 0 if structure.strategy.by_sums else model.training.n
+    executor = None if in_parts or callable(cases) else _EXECUTOR.get()
+    rows, m, common, by_row = data, 1, {}, None
+    if where is not None:
+        m, common, by_row = len(where.X), where.common, where.inputs
+        if where.chunk is not None:
+            rows = data_of(model, structure, where.chunk)
+    work = _Work(structure, build, data if conditioned else None, rows, common, by_row, cases)
     draws = [(k, theta) for k, (_, theta) in enumerate(hyper) if only is None or k in only]
-    draws, m = draws[begun[0] :], 1 if where is None else len(where.X)
+    draws = draws[begun[0] :]
+    if not draws:
+        return
     of_outputs = partial(model.specification.of_outputs, codes=model.training.code)
     keep_freed_memory()
-    with blas_threads(model.training.n), progress_bar(progressbar) as progress:
-        if factors is None:
-            blocks = _blocks(m, size_of(0))
-            for rows in progress.track(blocks, total=len(blocks), description=description):
-                kept: list[Callable] = []
-                for number, theta in draws:
-                    state = {"jitter": np.zeros(())}
-                    own_cases = _of(cases, number)
-                    for _, key, arrays in _of_draw(shared, theta, state, [rows], own_cases, kept):
-                        yield number, theta, rows, key, arrays, 0.0
-            return
-        kept, seconds = [], 0.0
-        tracked = iter(progress.track(draws, total=len(draws), description=description))
-        for done, (number, theta) in enumerate(tracked):
-            started = perf_counter()
-            state, jitter = _state(factors, theta)
-            blocks = blocks or _blocks(m, size_of(len(state["alpha"])))
-            some = blocks if done else [r for r in blocks if not begun[1] or r.start >= begun[1]]
-            own = kept if len(blocks) == 1 else None
-            parts: Iterable[tuple]
-            parts = _of_draw(shared, theta, state, some, _of(cases, number), own)
-            if executor is not None:
-                parts = _copied(parts)
-                seconds = perf_counter() - started
-            for rows, key, arrays in parts:
+    with blas_threads(order), progress_bar(progressbar) as progress:
+        if in_parts:
+            work.own.factors = _kept_factors(model, structure, data)
+        begin_turn()
+        known = work.known(draws[0][1])
+        blocks = blocks or _blocks(m, size_of(len(known[0].get("alpha", ()))))
+        first = [rows for rows in blocks if not begun[1] or rows.start >= begun[1]]
+        turns = _Turns(work, draws, blocks, known, first, executor)
+        task = progress.add_task(description, total=len(draws) * len(blocks))
+        serial = in_parts or order >= THREADED_FROM
+        for size, found in turns.found(1 if serial else parallel_densities(max(order, m))):
+            for number, theta, rows, key, arrays, jitter in found:
                 yield number, of_outputs(theta), rows, key, arrays, jitter
-            if executor is not None and done == 1:  # the first may have compiled
-                break
-        if executor is None:
-            return
-        several = ((group,) for group in batched(tracked, draws_together(seconds)))
-        tasks = in_turn(_of_several, (shared, blocks, cases), several, executor)
-        for number, theta, jitter, copies in chain.from_iterable(tasks):
-            for rows, key, arrays in copies:
-                yield number, of_outputs(theta), rows, key, arrays, jitter
+            progress.advance(task, size)
 
 
 def _blocks(m: int, size: int) -> list[slice]:
     return [slice(first, min(first + size, m)) for first in range(0, m, size)]
 
 
-def _of(cases: Cases, number: int) -> Sequence[Case]:
-    return cases(number) if callable(cases) else cases
+class _Own(threading.local):
+    """What the running thread has made: functions, which serve one thread at a time."""
+
+    factors: Callable | None = None
+    at_rows: tuple[Any, Callable] | None = None
+
+    def __reduce__(self) -> tuple[Callable, tuple]:
+        """Pickle without them; another process makes its own."""
+        return _Own, ()
 
 
-def _state(factors: Callable, theta: Mapping[str, Any]) -> tuple[dict[str, np.ndarray], float]:
-    """What the data leave behind at a draw, and its jitter."""
-    found, jitter = factors([*theta.values()])
-    known = dict(zip(Found._fields, found, strict=False))
-    return {"jitter": np.asarray(jitter), **known}, jitter
+@dataclass(frozen=True)
+class _Work:
+    """Graphs of one draw, and all that they are evaluated at but the draw and the rows."""
+
+    structure: Structure
+    build: Build
+    data: dict[str, Any] | None  # what a draw is conditioned on, if it is
+    rows: dict[str, Any]
+    common: Mapping[str, Any]
+    by_row: Mapping[str, Any] | None
+    cases: Cases
+    own: _Own = field(default_factory=_Own)
+
+    def known(self, theta: Mapping[str, Any]) -> Known:
+        """What the data leave behind at a draw, and its jitter."""
+        if self.data is None:
+            return {"jitter": np.zeros(())}, 0.0
+        if self.own.factors is None:
+            self.own.factors = _factors(self.structure, self.data)
+        found, jitter = self.own.factors([*theta.values()])
+        return {
+            "jitter": np.asarray(jitter),
+            **dict(zip(Found._fields, found, strict=False)),
+        }, jitter
+
+    def evaluated(self, draws: Sequence[Draw], blocks: Sequence[Any]) -> Iterator[Evaluated]:
+        """Results of draws at blocks of rows, each of which the next one may overwrite."""
+        begin_turn()
+        for number, theta, known in draws:
+            state, jitter = known or self.known(theta)
+            cases = self.cases(number) if callable(self.cases) else self.cases
+            if not cases:
+                continue
+            for rows in blocks:
+                at_rows = self._at(rows, state | cases[0][1])
+                for key, case in cases:
+                    arrays = at_rows(*theta.values(), *(state | case).values())
+                    yield number, theta, rows, key, arrays, jitter
+
+    def _at(self, rows: Any, changing: Mapping[str, Any]) -> Callable:
+        """The function of a draw at a block of rows; the last one is kept."""
+        last = self.own.at_rows
+        if last is not None and last[0] is rows:
+            return last[1]
+        inputs = None if self.by_row is None else {**self.common, **self.by_row}
+        staged = compiled(self.structure, self.build, changing, self.rows, inputs)
+        own = [] if self.by_row is None else [values[rows] for values in self.by_row.values()]
+        function = staged.given(*self.rows.values(), *self.common.values(), *own)
+        self.own.at_rows = rows, function
+        return function
 
 
-def _of_draw(
-    shared: tuple,
-    theta: Mapping[str, Any],
-    state: dict[str, np.ndarray],
-    blocks: Sequence[Any],
-    cases: Sequence[Case],
-    kept: list[Callable] | None,
-) -> Iterator[tuple[Any, int, list[np.ndarray]]]:
-    """Yield rows, number of the case and arrays of one draw, given what the data leave behind.
+@dataclass
+class _Turns:
+    """Draws and blocks of rows, in the groups that one thread or process evaluates in turn.
 
-    The function of the only block, for the running thread, is `kept`; None if there are several.
+    Groups depend on what is asked alone, and so do results: each group begins anew. The `first`
+    draw has blocks of its own, and what is `known` of it.
     """
-    structure, build, data, common, by_row = shared
-    if not cases:
-        return
-    for rows in blocks:
-        at_rows = kept[0] if kept else None
-        if at_rows is None:
-            inputs = None if by_row is None else common | by_row
-            staged = compiled(structure, build, state | cases[0][1], data, inputs)
-            own = [] if by_row is None else [values[rows] for values in by_row.values()]
-            at_rows = staged.given(*data.values(), *common.values(), *own)
-            if kept is not None:
-                kept.append(at_rows)
-        for key, case in cases:
-            yield rows, key, at_rows(*theta.values(), *(state | case).values())
+
+    work: _Work
+    draws: Sequence[tuple[int, Mapping[str, Any]]]
+    blocks: Sequence[Any]
+    known: Known
+    first: Sequence[Any]
+    executor: Executor | None
+    together: int = 1  # draws of a group
+
+    def __iter__(self) -> Iterator[tuple[Sequence[Draw], Sequence[Any]]]:
+        """Yield groups of draws, with what is known of each, and of blocks."""
+        each: Iterator[Draw]
+        if self.work.data is None:  # the function of a block serves all draws
+            for rows in self.blocks:
+                each = ((*draw, self.known) for draw in self.draws)
+                while group := [*islice(each, self.together)]:
+                    yield group, [rows]
+            return
+        (number, theta), *others = self.draws
+        if self.executor is None and len(self.blocks) > 1:  # which share what is known of a draw
+            head = number, theta, _copied(self.known)
+            yield from (([head], [rows]) for rows in self.first)
+            for number, theta in others:
+                begin_turn()
+                draw = number, theta, _copied(self.work.known(theta))
+                yield from (([draw], [rows]) for rows in self.blocks)
+            return
+        yield [(number, theta, self.known)], self.first
+        each = ((number, theta, None) for number, theta in others)
+        while group := [*islice(each, self.together)]:
+            yield group, self.blocks
+
+    def found(self, workers: int) -> Iterator[tuple[int, list[Evaluated]]]:
+        """Yield how many evaluations a group has, and their results.
+
+        The first group, which compiles, and the second are evaluated here. So are others, unless
+        there is an executor, or the rest takes so long that threads are worth their start.
+        """
+        groups, left, warm = iter(self), len(self.draws) * len(self.blocks), False
+        for group in groups:
+            started = perf_counter()
+            size, found = _of_several(self.work, *group)
+            seconds, left = perf_counter() - started, left - size
+            yield size, found
+            if self.executor is None and not warm:
+                nbytes = sum(array.nbytes for one in found for array in one[4]) // max(size, 1)
+                self.together = min(max(1, TURN_BYTES // max(nbytes, 1)), TURN)
+            elif self.executor is not None and warm:
+                self.together = draws_together(seconds)
+                yield from in_turn(_elsewhere, self.work, groups, self.executor)
+            elif workers > 1 and left * seconds > size * WORTH_THREADS:
+                yield from _by_threads(self.work, groups, workers)
+            warm = True
 
 
-def _of_several(shared: tuple, draws: Sequence[tuple[int, Mapping[str, Any]]]) -> list[tuple]:
-    """The arrays of several draws, in the process that this is called in."""
-    asked, blocks, cases = shared
-    structure, _, data, *_ = asked
+def _copied(known: Known) -> Known:
+    """What is known of a draw, while the next one is already asked for."""
+    state, jitter = known
+    return {name: np.array(value) for name, value in state.items()}, jitter
+
+
+def _by_threads(work: _Work, groups: Iterator, workers: int) -> Iterator[tuple]:
+    pool = ThreadPoolExecutor(workers)
+    try:
+        yield from in_turn(_elsewhere, work, groups, pool, 2 * workers)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _of_several(
+    work: _Work, draws: Sequence[Draw], blocks: Sequence[Any]
+) -> tuple[int, list[Evaluated]]:
+    """How many evaluations several draws and blocks are, and their results, by this thread."""
+    found = work.evaluated(draws, blocks)
+    copied = [(*one, [np.array(a) for a in arrays], jitter) for *one, arrays, jitter in found]
+    return len(draws) * len(blocks), copied
+
+
+def _elsewhere(work: _Work, *group: Sequence[Any]) -> tuple[int, list[Evaluated]]:
     with BLAS.held(1):
-        factors, found = _factors(structure, data), []
-        kept: list[Callable] | None = [] if len(blocks) == 1 else None
-        for number, theta in draws:
-            state, jitter = _state(factors, theta)
-            parts = _of_draw(asked, theta, state, blocks, cases, kept)
-            found.append((number, theta, jitter, _copied(parts)))
-        return found
-
-
-def _copied(parts: Iterable[tuple]) -> list[tuple]:
-    """Rows, case and arrays, which the next call would overwrite."""
-    return [(rows, key, [np.array(a) for a in arrays]) for rows, key, arrays in parts]
+        return _of_several(work, *group)
 
 
 def at_training_rows(
@@ -350,6 +449,7 @@ def _in_threads(
     staged = compiled(structure, build, {"jitter": np.zeros(())}, data, buffered=True)
 
     def evaluated(some: Sequence[tuple]) -> list[tuple[list[np.ndarray], float]]:
+        begin_turn()
         function, found = staged.given(*data.values()), []
         for _, theta in some:
             given = [*theta.values()]

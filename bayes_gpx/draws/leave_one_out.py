@@ -16,7 +16,7 @@ from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_sw
 from bayes_gpx.draws.points import Points, refuse_outside, rows_labelled, rows_numbered
 from bayes_gpx.draws.scales import symbols_of_normal
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
-from bayes_gpx.numerics.threads import ThreadedFunction
+from bayes_gpx.numerics.threads import ThreadedFunction, on_cores
 
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
@@ -34,12 +34,14 @@ def _left_out(draw: OneDraw) -> list:
     return [found.evidence, found.terms]
 
 
+@on_cores
 def log_likelihood(
     model: ModelLike,
     idata: Draws,
     *,
     obs: Labels | None = None,
     num_draws: int | None = None,
+    cores: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
     """Compute leave-one-out log predictive densities for `arviz.loo`.

@@ -23,6 +23,7 @@ from bayes_gpx.draws.random_functions import by_draws, or_else
 from bayes_gpx.draws.scales import Latent, Response, log_variance
 from bayes_gpx.draws.views import AtRows, ByChainRule, by_chain_rule, means
 from bayes_gpx.explain.answered import answered, documented, side_by_side
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import count, one_of
@@ -55,6 +56,7 @@ class CompletenessWarning(UserWarning):
 
 
 @documented
+@on_cores
 def attributions(
     model: Model,
     idata: Draws,
@@ -77,6 +79,7 @@ def attributions(
     on: Literal["response", "latent"] = "response",
     path: str | PathLike | None = None,
     executor: Executor | None = None,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
     ci_prob: float | None = None,

@@ -24,6 +24,7 @@ from bayes_gpx.draws.questions import Axis, responds
 from bayes_gpx.draws.random_functions import or_else, values_at
 from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.answered import chosen, documented, has_outputs, of_each_output
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.processes import operators
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
 from bayes_gpx.validation import count, one_of
@@ -38,6 +39,7 @@ type End = tuple[str, np.ndarray]
 
 
 @documented
+@on_cores
 def comparisons(
     model: Model,
     idata: Draws,
@@ -55,6 +57,7 @@ def comparisons(
     num_draws: int | None = None,
     covariance: bool = False,
     keep: Literal["draws", "summary"] = "draws",
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:

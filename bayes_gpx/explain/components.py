@@ -20,6 +20,7 @@ from bayes_gpx.explain.answered import chosen, documented
 from bayes_gpx.kernels.additive import ElementarySymmetric
 from bayes_gpx.kernels.normal_form import Term
 from bayes_gpx.kernels.summands import Summand, summands
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.component_variances import measure_of, orthogonal
 from bayes_gpx.processes.gaussian_process import GaussianProcess
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
@@ -40,6 +41,7 @@ MOST_COMPONENTS = 500
 
 
 @documented
+@on_cores
 def components(
     model: Model,
     idata: Draws,
@@ -56,6 +58,7 @@ def components(
     joint: bool = False,
     keep: Literal["draws", "summary"] = "draws",
     path: str | PathLike | None = None,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
     ci_prob: float | None = None,

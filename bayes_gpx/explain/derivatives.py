@@ -19,6 +19,7 @@ from bayes_gpx.draws.random_functions import by_draws, or_else
 from bayes_gpx.draws.scales import Response
 from bayes_gpx.draws.views import by_chain_rule
 from bayes_gpx.explain.answered import answered, documented
+from bayes_gpx.numerics.threads import on_cores
 
 if TYPE_CHECKING:
     from bayes_gpx.data.features import Frame
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 
 @documented
+@on_cores
 def derivatives(
     model: Model,
     idata: Draws,
@@ -46,6 +48,7 @@ def derivatives(
     on: Literal["response", "latent"] = "response",
     path: str | PathLike | None = None,
     executor: Executor | None = None,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
     ci_prob: float | None = None,

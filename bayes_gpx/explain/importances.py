@@ -21,6 +21,7 @@ from bayes_gpx.draws.scales import Latent, Response, response_units
 from bayes_gpx.draws.views import AtRows, ByChainRule
 from bayes_gpx.explain.answered import has_outputs, of_each_output
 from bayes_gpx.explain.null import by_permutation, replicates
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import one_of
 
@@ -45,6 +46,7 @@ SOBOL_SAMPLES = 4
 """Pairs of samples, each scrambled by itself: how far they disagree is the Monte Carlo error."""
 
 
+@on_cores
 def importances(
     model: Model,
     idata: Draws,
@@ -58,6 +60,7 @@ def importances(
     draws: int = 100,
     num_draws: int | None = None,
     null: int | bool | None = None,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:

@@ -16,6 +16,7 @@ from bayes_gpx.draws.leave_one_out import OF_ONE, by_row, draw_left_out
 from bayes_gpx.draws.left_out_together import LEAD, first_of_each, log_units, read_groups
 from bayes_gpx.draws.naming import origin, under_one_name
 from bayes_gpx.draws.scales import mean_response
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
@@ -47,12 +48,14 @@ def _asked(draw: OneDraw) -> list:
     return outputs
 
 
+@on_cores
 def loo_predictions(
     model: Model,
     idata: Draws,
     *,
     groups: str | Column | None = None,
     num_draws: int | None = None,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:

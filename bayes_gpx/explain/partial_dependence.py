@@ -22,6 +22,7 @@ from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.random_functions import Functions, draw_functions, or_else, values
 from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.answered import has_outputs, of_each_output
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import count, one_of
 
@@ -42,6 +43,7 @@ FEW_VALUES = 10
 """Most values of a column of numbers that are its places, if each stands for two rows or more."""
 
 
+@on_cores
 def partial_dependence(
     model: Model,
     idata: Draws,
@@ -58,6 +60,7 @@ def partial_dependence(
     keep: Literal["draws", "summary"] = "summary",
     draws: int = 100,
     num_draws: int | None = None,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:

@@ -16,6 +16,7 @@ from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.explain.answered import answered, documented
 from bayes_gpx.likelihoods import refuse_exposure
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import one_of
 
@@ -31,6 +32,7 @@ MOST_NAMED = 3
 
 
 @documented
+@on_cores
 def predictions(
     model: Model,
     idata: Draws,
@@ -50,6 +52,7 @@ def predictions(
     joint: bool = False,
     path: str | PathLike | None = None,
     executor: Executor | None = None,
+    cores: int | None = None,
     progressbar: bool = True,
     ci_prob: float | None = None,
 ) -> xr.Dataset:

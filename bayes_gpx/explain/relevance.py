@@ -22,12 +22,14 @@ from bayes_gpx.explain.sensitivities import (
     measured,
     of_pairs,
 )
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.validation import names_among, one_of, read_pairs
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@on_cores
 def relevance(
     model: Model,
     idata: Draws,
@@ -43,6 +45,7 @@ def relevance(
     num_draws: int | None = None,
     null: int | bool | None = None,
     keep: Literal["draws", "summary"] = "draws",
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
@@ -206,6 +209,7 @@ def relevance(
     return found.assign_attrs(attrs)
 
 
+@on_cores
 def interactions(
     model: Model,
     idata: Draws,
@@ -220,6 +224,7 @@ def interactions(
     num_draws: int | None = None,
     null: int | bool | None = None,
     keep: Literal["draws", "summary"] = "draws",
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:

@@ -22,6 +22,7 @@ from bayes_gpx.draws.scales import Latent, Response
 from bayes_gpx.draws.views import AtRows, by_chain_rule
 from bayes_gpx.explain.answered import each_output, has_outputs
 from bayes_gpx.explain.attributions import named
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
 from bayes_gpx.system.digests import digest
@@ -37,6 +38,7 @@ FUNCTIONS = "functions"
 """Attribute of answers that tells the functions which gave them from others."""
 
 
+@on_cores
 def sample_functions(
     model: Model,
     idata: Draws,
@@ -44,6 +46,7 @@ def sample_functions(
     draws: int = 1000,
     num_draws: int | None = None,
     waves: int = WAVES,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> RandomFunctions:

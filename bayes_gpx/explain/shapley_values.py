@@ -30,6 +30,7 @@ from bayes_gpx.explain.attributions import (
 )
 from bayes_gpx.explain.fanova import by_components
 from bayes_gpx.numerics.coalitions import Orders
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.processes.operators import MOST_PLAYERS
 from bayes_gpx.processes.shapley import MOST_PAIRED, NoProduct
 from bayes_gpx.validation import count, one_of
@@ -44,6 +45,7 @@ MOST_POINTS = 8192
 
 
 @documented
+@on_cores
 def shapley_values(
     model: Model,
     idata: Draws,
@@ -65,6 +67,7 @@ def shapley_values(
     on: Literal["response", "latent"] = "response",
     path: str | PathLike | None = None,
     executor: Executor | None = None,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
     ci_prob: float | None = None,

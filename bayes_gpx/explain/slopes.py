@@ -19,12 +19,14 @@ from bayes_gpx.draws.points import Points, at_other_x, points, points_to_explain
 from bayes_gpx.explain.answered import chosen, documented, has_outputs, of_each_output
 from bayes_gpx.explain.derivatives import numbers_among, slopes_of_f
 from bayes_gpx.numerics.quadrature import rule
+from bayes_gpx.numerics.threads import on_cores
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
 @documented
+@on_cores
 def slopes(
     model: Model,
     idata: Draws,
@@ -42,6 +44,7 @@ def slopes(
     covariance: bool = False,
     on: Literal["response", "latent"] = "response",
     path: str | PathLike | None = None,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
@@ -208,6 +211,7 @@ def _averages(
 
 
 @documented
+@on_cores
 def path_slopes(
     model: Model,
     idata: Draws,
@@ -223,6 +227,7 @@ def path_slopes(
     num_draws: int | None = None,
     features: Sequence[str] | None = None,
     on: Literal["response", "latent"] = "response",
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:

@@ -15,6 +15,7 @@ from bayes_gpx.draws.naming import origin
 from bayes_gpx.draws.points import refuse_classes
 from bayes_gpx.explain.components import components_of, orthogonal_kernel
 from bayes_gpx.kernels.summands import REMAINDER
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.component_variances import component_variances
 
 if TYPE_CHECKING:
@@ -34,12 +35,14 @@ class _Variances:
         return component_variances(cast("Posterior | LowRank", posterior), self.order)
 
 
+@on_cores
 def sobol_indices(
     model: Model,
     idata: Draws,
     *,
     order: int = 2,
     num_draws: int | None = None,
+    cores: int | None = None,
     progressbar: bool = True,
 ) -> xr.Dataset:
     """Compute the proportion of the variance of f due to each component.

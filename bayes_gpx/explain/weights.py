@@ -17,6 +17,7 @@ from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.explain.answered import answered, documented
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 
 @documented
+@on_cores
 def weights(
     model: Model,
     idata: Draws,
@@ -45,6 +47,7 @@ def weights(
     on: Literal["response", "latent"] = "response",
     path: str | PathLike | None = None,
     executor: Executor | None = None,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
     ci_prob: float | None = None,
@@ -134,6 +137,7 @@ def deviation_sds(model: Model, idata: Draws, num_draws: int | None = None) -> x
 
 
 @documented
+@on_cores
 def contributions(
     model: Model,
     idata: Draws,
@@ -152,6 +156,7 @@ def contributions(
     on: Literal["response", "latent"] = "response",
     path: str | PathLike | None = None,
     executor: Executor | None = None,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
     ci_prob: float | None = None,

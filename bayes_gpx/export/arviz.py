@@ -19,6 +19,7 @@ from bayes_gpx.draws.leave_one_out import log_likelihood, log_likelihood_given
 from bayes_gpx.explain import predictions
 from bayes_gpx.export.long_form import DRAWS
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.numerics.threads import on_cores
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -27,6 +28,7 @@ LARGEST = 2.0**62
 """Counts above are cut to it: ArviZ asks for whole numbers."""
 
 
+@on_cores
 def sample_posterior_predictive(
     model: Model,
     idata: Draws,
@@ -36,6 +38,7 @@ def sample_posterior_predictive(
     groups_new: Column | None = None,
     exposure: Column | None = None,
     joint: bool = True,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:
@@ -144,11 +147,13 @@ def _observed(model: Model, drawn: xr.DataArray, dim: str) -> xr.DataArray:
     return xr.DataArray(cells, coords, ["chain", "draw", dim])
 
 
+@on_cores
 def predictive_checks(
     model: Model,
     idata: Draws,
     *,
     joint: bool = False,
+    cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
 ) -> xr.DataTree:

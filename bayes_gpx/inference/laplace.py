@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from itertools import batched, chain
 from time import perf_counter
 from typing import NamedTuple
 
@@ -18,7 +20,7 @@ from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
 from bayes_gpx.inference.optimise import EVALUATIONS, Elsewhere, Optimum, climb
 from bayes_gpx.numerics.progress import foretell, progress_bar
-from bayes_gpx.numerics.threads import THREADED_FROM, parallel_densities
+from bayes_gpx.numerics.threads import THREADED_FROM, TURN, begin_turn, parallel_densities
 from bayes_gpx.system.warning import warn
 
 WIDEST = 5.0
@@ -168,14 +170,14 @@ def _heights(density: Density, points: np.ndarray, progressbar: bool) -> np.ndar
         ThreadPoolExecutor(_workers(observations(density.model))) as pool,
         progress_bar(progressbar) as progress,
     ):
-        found = pool.map(density.height, points)
-        return np.array(
-            [
-                *progress.track(
-                    found, total=len(points), description="Weighing draws by the posterior density"
-                )
-            ]
-        )
+        found = chain.from_iterable(pool.map(partial(_in_turn, density), batched(points, TURN)))
+        what = "Weighing draws by the posterior density"
+        return np.array([*progress.track(found, total=len(points), description=what)])
+
+
+def _in_turn(density: Density, points: Sequence[np.ndarray]) -> list[float]:
+    begin_turn()
+    return [density.height(point) for point in points]
 
 
 def _workers(n: int) -> int:

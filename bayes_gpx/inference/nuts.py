@@ -1,6 +1,5 @@
 """NUTS, started and scaled at the mode."""
 
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from bayes_gpx.inference.log_density import Density
 from bayes_gpx.inference.optimise import Elsewhere
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.progress import foretell
+from bayes_gpx.system.tasks import cores
 from bayes_gpx.system.warning import warn
 
 WORTHWHILE = 1000
@@ -47,7 +47,7 @@ class NUTS(Method):
 
     def threads(self, options: Mapping[str, Any]) -> int:
         """Chains that run at a time."""
-        return min(options["chains"], options.get("cores") or os.cpu_count() or 1)
+        return min(options["chains"], cores())
 
     def fit(
         self,
@@ -57,7 +57,6 @@ class NUTS(Method):
         draws: int = 1000,
         tune: int = 1000,
         chains: int = 4,
-        cores: int | None = None,
         seed: int | None = None,
         progressbar: bool = True,
         nuts_sampler: str = "nutpie",
@@ -71,7 +70,7 @@ class NUTS(Method):
         # start at prior centers. It is for a model with so many variables that its mode is far from
         # its mass. The samplers' own default of `target_accept`, 0.8, gives stray divergences on
         # real data.
-        cores = cores or min(chains, os.cpu_count() or 1)
+        at_a_time = min(chains, cores())
         kwargs["target_accept"] = target_accept
         long_run = nuts_sampler == "nutpie" and chains * (draws + tune) >= WORTHWHILE
         density = Density(model, jacobian=True, long_run=long_run)
@@ -83,10 +82,10 @@ class NUTS(Method):
         evaluate = density.value_and_slope()
         what = f"Sampling {chains} chains of {tune} + {draws} draws"
         times = LEAPS * chains * (tune + draws)
-        foretell(what, lambda: evaluate(mode), times, min(chains, cores), progressbar)
+        foretell(what, lambda: evaluate(mode), times, at_a_time, progressbar)
         if nuts_sampler == "nutpie":
             idata = _nutpie(
-                density, mode, spread, draws, tune, chains, cores, seed, progressbar, kwargs
+                density, mode, spread, draws, tune, chains, at_a_time, seed, progressbar, kwargs
             )
         else:
             expanded = density.expand()(mode)
@@ -96,7 +95,7 @@ class NUTS(Method):
                     draws,
                     tune=tune,
                     chains=chains,
-                    cores=cores,
+                    cores=at_a_time,
                     random_seed=seed,
                     progressbar=progressbar,
                     nuts_sampler=nuts_sampler,
@@ -132,7 +131,7 @@ def _nutpie(
     draws: int,
     tune: int,
     chains: int,
-    cores: int,
+    at_a_time: int,
     seed: int | None,
     progressbar: bool,
     kwargs: Mapping[str, Any],
@@ -182,7 +181,7 @@ def _nutpie(
             draws=draws,
             tune=tune,
             chains=chains,
-            cores=cores,
+            cores=at_a_time,
             seed=seed,
             progress_bar=progressbar,
             save_warmup=False,

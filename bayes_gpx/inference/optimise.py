@@ -16,7 +16,7 @@ from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
 from bayes_gpx.numerics.progress import foretell, progress_bar
-from bayes_gpx.numerics.threads import blas_threads, parallel_densities
+from bayes_gpx.numerics.threads import begin_turn, blas_threads, parallel_densities
 from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.system.warning import warn
 
@@ -149,6 +149,7 @@ def ascend(
     """Optimize from one starting point, with separate functions for each call, in any thread."""
     # It stops once an iteration gains less than `tolerance`, relative to the value, or `TOGETHER`
     # iterations gain at most `enough`.
+    begin_turn()
     return _ascend(density.value_and_slope(), density.unconstrain(start), tolerance, enough)
 
 

@@ -37,6 +37,8 @@ from bayes_gpx.numerics.row_sums import PARTS
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator, symbols_of_rows
 from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.processes.indexed_process import in_groups
+from bayes_gpx.system.tasks import using_cores
+from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
@@ -382,6 +384,7 @@ class Model:
         start: Draws | None = None,
         latent: Literal["marginal", "sample"] = "marginal",
         truncated: Literal["ep", "sample"] = "ep",
+        cores: int | None = None,
         progressbar: bool = True,
         **kwargs: Any,
     ) -> xr.DataTree:
@@ -446,12 +449,14 @@ class Model:
             expectation propagation. "map" then returns `draws` draws that differ only in these
             values. For a Gaussian likelihood; for classes and counts, "nuts" with
             ``latent="sample"`` is exact.
+        cores : int, optional
+            Number of processor cores for starts, densities and chains, all of them by default.
         progressbar : bool
             Show progress.
         **kwargs
             `executor`, a `concurrent.futures.Executor` that runs the optimizer's starting points,
             for Dask ``client.get_executor()``. For "nuts": `nuts_sampler` ("nutpie", "pymc",
-            "numpyro" or "blackjax"), `cores`, `target_accept` (0.9) and further options of the
+            "numpyro" or "blackjax"), `target_accept` (0.9) and further options of the
             sampler. For "svgp": `minibatch`, and with it `steps` (2000) and `learning_rate` (0.02).
 
         Returns
@@ -466,19 +471,22 @@ class Model:
         ConvergenceWarning
             If an optimizer or sampler did not converge.
         """
-        return infer(
-            self,
-            method,
-            draws=draws,
-            tune=tune,
-            chains=chains,
-            seed=seed,
-            start=start,
-            latent=latent,
-            truncated=truncated,
-            progressbar=progressbar,
-            **kwargs,
-        )
+        if cores is not None:
+            count("cores", cores)
+        with using_cores(cores):
+            return infer(
+                self,
+                method,
+                draws=draws,
+                tune=tune,
+                chains=chains,
+                seed=seed,
+                start=start,
+                latent=latent,
+                truncated=truncated,
+                progressbar=progressbar,
+                **kwargs,
+            )
 
 
 def _rebuilt(

@@ -18,10 +18,13 @@ from pytensor.link.basic import PerformLinker
 from pytensor.scalar import Mul, TrueDiv
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import Elemwise
+from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
+from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Sum
 from pytensor.tensor.rewriting.ofg import inline_ofg_node
 
 from bayes_gpx.aliases import Tensor
+from bayes_gpx.numerics import lapack
 
 
 @node_rewriter([OpFromGraph])
@@ -139,9 +142,10 @@ write out shapes that arrays know by themselves.
 
 
 class DirectLinker(PerformLinker):
-    """PyTensor's Python linker, whose elementwise operations call NumPy directly."""
+    """PyTensor's Python linker, which calls NumPy directly, and LAPACK without Python's lock."""
 
     # PyTensor's way to NumPy takes ten microseconds, longer than the work itself for some rows.
+    # SciPy's way to LAPACK holds the lock, and threads would wait for each other.
 
     def make_all(self, *args: Any, **kwargs: Any) -> tuple:  # noqa: D102
         made = super().make_all(*args, **kwargs)
@@ -151,8 +155,10 @@ class DirectLinker(PerformLinker):
 
 
 def _direct(thunk: Any, node: Apply) -> Callable:
-    """Compute a node by its NumPy function, if it has one; otherwise by PyTensor's `thunk`."""
+    """Compute a node by LAPACK or its NumPy function; if it has none, by PyTensor's `thunk`."""
     op, inputs = node.op, thunk.inputs
+    if isinstance(op, Cholesky | SolveTriangular):
+        return _unlocked(thunk, op)
     ufunc: Any = op.nfunc if isinstance(op, Elemwise) else None
     folded = ufunc in (np.add, np.multiply) and len(inputs) > 2
     plain = isinstance(ufunc, np.ufunc) and (folded or ufunc.nin == len(inputs))
@@ -169,6 +175,25 @@ def _direct(thunk: Any, node: Apply) -> Callable:
         if len({cell[0].shape for cell in large}) > 1:
             op._check_runtime_broadcast(node, values)
         output[0] = np.asarray(reduce(ufunc, values) if folded else ufunc(*values), dtype)
+
+    vars(step).update(vars(thunk))
+    return step
+
+
+def _unlocked(thunk: Any, op: Cholesky | SolveTriangular) -> Callable:
+    """Factorize or solve by LAPACK's address."""
+    inputs, (output,) = thunk.inputs, thunk.outputs
+
+    def step() -> None:
+        first, *B = (cell[0] for cell in inputs)
+        if not first.size or first.shape[0] != first.shape[1] or not first.flags.forc:
+            thunk()
+        elif isinstance(op, Cholesky):
+            output[0] = lapack.root(first, lower=op.lower)
+        elif len(B[0]) != len(first) or not B[0].size:
+            thunk()
+        else:
+            output[0] = lapack.solved(first, B[0], lower=op.lower, unit=op.unit_diagonal)
 
     vars(step).update(vars(thunk))
     return step

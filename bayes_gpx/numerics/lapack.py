@@ -12,12 +12,12 @@ from scipy.linalg import cython_blas, cython_lapack
 
 _POINTER = ctypes.c_void_p
 
-LOWER, PLAIN, RIGHT = (np.array([ord(letter)], np.uint8) for letter in "LNR")
+LOWER, PLAIN, RIGHT, UPPER, TURNED = (np.array([ord(letter)], np.uint8) for letter in "LNRUT")
 """What a routine is told: the lower triangle, or the left factor; neither transposed nor with a
-diagonal of ones; the right factor."""
+diagonal of ones, as `UPPER` says in its place; the right factor; the upper triangle; transposed."""
 
-ONE, MINUS = np.array([1.0]), np.array([-1.0])
-"""Factors of a product."""
+ONE, MINUS, ZERO = np.array([1.0]), np.array([-1.0]), np.array([0.0])
+"""Factors of a product, and what a triangle is filled with."""
 
 TOGETHER, MANY = 96, 1000
 """Rows of a triangle that LAPACK inverts fastest, and above which its own blocks are as fast."""
@@ -52,10 +52,11 @@ ARGUMENTS = {
     "dtrtrs": 10,
     "dlacpy": 7,
     "dsyr": 7,
+    "dlaset": 7,
 }
 """How many arguments each routine takes, all of them pointers."""
 
-potrf, potrs, potri, trtri, trmm, lauum, trtrs, lacpy, syr = (
+potrf, potrs, potri, trtri, trmm, lauum, trtrs, lacpy, syr, laset = (
     _routine(*routine) for routine in ARGUMENTS.items()
 )
 
@@ -79,3 +80,36 @@ def invert(upper: np.ndarray) -> None:
         trmm(RIGHT.ctypes, left, plain, plain, w, h, MINUS.ctypes, whole, k, above, k)
         trmm(left, left, plain, plain, w, h, ONE.ctypes, corner, k, above, k)
     lauum(left, k, upper.ctypes, k, i)
+
+
+def in_fortran_order(array: np.ndarray) -> np.ndarray:
+    """Copy of an array in the order of LAPACK."""
+    return np.array(array, np.float64, order="F")
+
+
+def root(covariance: np.ndarray, *, lower: bool) -> np.ndarray:
+    """Cholesky factor of a covariance (n, n), with zeros; all NaN where there is none."""
+    found, n = in_fortran_order(covariance), len(covariance)
+    order, less, info = np.array([n], np.int32), np.array([n - 1], np.int32), np.zeros(1, np.int32)
+    side, other = (LOWER, UPPER) if lower else (UPPER, LOWER)
+    potrf(side.ctypes, order.ctypes, found.ctypes, order.ctypes, info.ctypes)
+    if info[0]:
+        found[...] = np.nan
+    elif n > 1:
+        rest, zero, k = found[:, 1:] if lower else found[1:], ZERO.ctypes, less.ctypes
+        laset(other.ctypes, k, k, zero, zero, rest.ctypes, order.ctypes)
+    return found
+
+
+def solved(triangle: np.ndarray, B: np.ndarray, *, lower: bool, unit: bool) -> np.ndarray:
+    """triangle^-1 B of a contiguous triangle (n, n) and B (n,) or (n, k); NaN if it is singular."""
+    found, n = in_fortran_order(B), len(triangle)
+    order, columns = np.array([n], np.int32), np.array([found.size // n], np.int32)
+    turned, info = not triangle.flags.f_contiguous, np.zeros(1, np.int32)
+    side = LOWER if lower != turned else UPPER
+    told = side, TURNED if turned else PLAIN, UPPER if unit else PLAIN
+    arrays = *told, order, columns, triangle, order, found, order, info
+    trtrs(*(array.ctypes for array in arrays))
+    if info[0]:
+        found[...] = np.nan
+    return found

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
-from functools import cache, partial, reduce
+from functools import cache, partial, reduce, wraps
+from inspect import getdoc
 from itertools import batched, chain
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -26,6 +27,8 @@ from pytensor.graph.fg import FunctionGraph
 from threadpoolctl import OpenBLASController, ThreadpoolController
 
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.system.tasks import cores, using_cores
+from bayes_gpx.validation import count
 
 LOCK = threading.RLock()
 """Held while PyTensor compiles or copies a function: neither is made for two threads at once."""
@@ -35,6 +38,26 @@ def copy(function: Any) -> Callable:
     """Copy a compiled function, for one thread to call."""
     with LOCK:
         return function.copy()
+
+
+class _Turn(threading.local):
+    """What the running thread works at: a new object for each turn."""
+
+    now: object = None
+
+
+_TURN = _Turn()
+
+TURN = 20
+"""Most tasks that a thread does in turn."""
+
+
+def begin_turn() -> None:
+    """Let searches of this thread forget where the last one ended, so results do not depend on it.
+
+    A turn is a fixed group of tasks, and which thread has which turn does not matter.
+    """
+    _TURN.now = object()
 
 
 class Copies(threading.local):
@@ -47,7 +70,17 @@ class Copies(threading.local):
         own = threading.get_ident() == first
         with LOCK:
             self.functions = tuple(compiled() if own else map(copy, compiled()))
-        self.last: Any = None
+        self._last: tuple[object, Any] = (None, None)
+
+    @property
+    def last(self) -> Any:
+        """What was kept in this turn; None before."""
+        turn, kept = self._last
+        return kept if turn is _TURN.now else None
+
+    @last.setter
+    def last(self, kept: Any) -> None:
+        self._last = _TURN.now, kept
 
 
 POOLS: WeakSet = WeakSet()
@@ -267,6 +300,29 @@ def in_order[Found](
         return reduce(join, chain.from_iterable(groups))
 
 
+CORES = """cores : int, optional
+    Number of processor cores, all of them by default. With fewer than 3000 training rows, results
+    are the same for any number, to the last bit.
+"""
+"""What docstrings say of the option."""
+
+
+def on_cores[**P, R](function: Callable[P, R]) -> Callable[P, R]:
+    """Let calls take as many processor cores as their option `cores` says; document it."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        number = cast(int | None, kwargs.get("cores"))
+        if number is not None:
+            count("cores", number)
+        with using_cores(number):
+            return function(*args, **kwargs)
+
+    doc = getdoc(function) or ""
+    call.__doc__ = doc.replace("\n\nReturns\n-------", f"\n{CORES}\nReturns\n-------", 1)
+    return call
+
+
 PARALLEL_FROM = 200
 """Observations above which several densities at a time are faster than one by one.
 
@@ -276,7 +332,7 @@ With fewer, most of the time is Python's own, which runs one thread at a time.
 
 def parallel_densities(n: int) -> int:
     """How many densities of n observations each are evaluated at a time."""
-    return (os.cpu_count() or 1) if n >= PARALLEL_FROM else 1
+    return cores() if n >= PARALLEL_FROM else 1
 
 
 THREADED_FROM = 3000
@@ -286,6 +342,7 @@ THREADED_FROM = 3000
 def blas_threads(n: int, parallel: int = 1) -> AbstractContextManager[None]:
     """Context in which BLAS uses as many threads as n observations are worth."""
     # Factors of small matrices gain little from several threads, and lose much if another process
-    # wants the processor; `parallel` chains share the processors.
-    number = max(1, (os.cpu_count() or 1) // parallel) if n >= THREADED_FROM else 1
+    # wants the processor; `parallel` chains share the processors. With one thread for any number of
+    # cores, sums of products are the same.
+    number = max(1, cores() // parallel) if n >= THREADED_FROM else 1
     return BLAS.held(number, shared=parallel > 1)

@@ -15,6 +15,7 @@ import matplotlib as mpl
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.export.tables import ATTRIBUTION_METHODS
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.reporting.page import Page, Prose, compose, number
 from bayes_gpx.reporting.results import Findings
 from bayes_gpx.reporting.sections import CONSTRAINTS, MODELS, SECTIONS
@@ -32,6 +33,7 @@ SIZES |= dict.fromkeys(("xtick.labelsize", "ytick.labelsize", "legend.fontsize")
 """Font sizes in figures, in points."""
 
 
+@on_cores
 def report(
     model: Model,
     idata: Draws,
@@ -48,6 +50,7 @@ def report(
     others: Mapping[str, tuple[Model, Draws]] | None = None,
     ci_prob: float | None = None,
     null: int | bool | None = None,
+    cores: int | None = None,
     seed: int | None = None,
 ) -> Path:
     """Write an HTML report of a fit: diagnostics, scores and explanations.

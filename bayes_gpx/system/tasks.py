@@ -1,12 +1,15 @@
-"""Many tasks of one kind: one after the other, or by an executor."""
+"""Many tasks of one kind: one after the other, or by an executor; and the cores that they take."""
 
+import os
 import pickle
 import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, wait
-from functools import cached_property
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cached_property, partial
 from typing import Any
 
 PAUSE, PATIENCE = 5.0, 60.0
@@ -14,6 +17,23 @@ PAUSE, PATIENCE = 5.0, 60.0
 
 WAITING = 16
 """Tasks that are with an executor at a time, unless otherwise asked for: no more are held."""
+
+_CORES: ContextVar[int | None] = ContextVar("cores", default=None)
+
+
+@contextmanager
+def using_cores(number: int | None) -> Iterator[None]:
+    """Context in which calls take that many processor cores; None leaves them as they are."""
+    token = _CORES.set(number or _CORES.get())
+    try:
+        yield
+    finally:
+        _CORES.reset(token)
+
+
+def cores() -> int:
+    """How many processor cores a call may take: all of them, unless its user says otherwise."""
+    return _CORES.get() or os.cpu_count() or 1
 
 
 def in_turn[Found](
@@ -25,12 +45,13 @@ def in_turn[Found](
 ) -> Iterator[Found]:
     """Yield ``task(shared, *arguments)`` in the order of `each`, with `waiting` at an executor."""
     # Other processes import the task. Dask sends `shared` to each worker once. Other processes
-    # receive it with each task, but it is pickled once, and each of them unpickles it once.
+    # receive it with each task, but it is pickled once, and each of them unpickles it once. Workers
+    # share the cores, so each takes one.
     if executor is None:
         for own in each:
             yield task(shared, *own)
         return
-    client = getattr(executor, "_client", None)
+    task, client = partial(_on_one_core, task), getattr(executor, "_client", None)
     if client is not None:
         shared = _sent(client, shared)
     else:
@@ -42,6 +63,11 @@ def in_turn[Found](
             yield _result(futures.popleft(), client)
     while futures:
         yield _result(futures.popleft(), client)
+
+
+def _on_one_core[Found](task: Callable[..., Found], shared: Any, *own: Any) -> Found:
+    with using_cores(1):
+        return task(shared, *own)
 
 
 def _sent(client: Any, shared: Any) -> Future:

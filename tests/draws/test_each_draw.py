@@ -59,7 +59,7 @@ def test_an_executor_changes_no_bit(name, monkeypatch):
     def counted(task, shared, each, executor):
         assert executor is not None
         for own in in_turn(task, shared, each, executor):
-            tasks.append(len(own))
+            tasks.append(own[0])
             yield own
 
     monkeypatch.setattr(each_draw, "in_turn", counted)
@@ -73,6 +73,32 @@ def test_an_executor_changes_no_bit(name, monkeypatch):
     each = [3] * 6 + [2]  # of 22 draws, two are computed by the caller
     assert tasks[: len(each)] == each
     assert len(tasks) % (2 * len(each)) == 0
+
+
+BLOCKS = {"block of all rows": 2**25, "blocks of one row": 400}
+MORE = CASES | {
+    "Shapley values": (bx.shapley_values, NORMAL, OF_NORMAL, {"covariance": True}),
+    "chances": (bx.attributions, LABELS, OF_LABELS, {}),
+    "leaving out": (bx.loo_predictions, LABELS, OF_LABELS, {}),
+    "importances": (bx.importances, NORMAL, OF_NORMAL, {"measures": ["mean_squared_derivative"]}),
+}
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("name", MORE)
+def test_the_number_of_cores_changes_no_bit(name, block, monkeypatch):
+    verb, model, idata, options = MORE[name]
+    monkeypatch.setattr(each_draw, "WORTH_THREADS", 0.0)
+    monkeypatch.setattr("bayes_gpx.numerics.threads.PARALLEL_FROM", 1)
+    monkeypatch.setattr(each_draw, "TURN", 4)
+    monkeypatch.setattr(each_draw, "BLOCK_BYTES", BLOCKS[block])
+    new = () if "obs" in options or verb is bx.loo_predictions else (NEW,)
+    started, pool = [], each_draw.ThreadPoolExecutor
+    monkeypatch.setattr(each_draw, "ThreadPoolExecutor", lambda n: started.append(n) or pool(n))
+    alone, *others = (verb(model, idata, *new, cores=k, **options, **QUIET) for k in (1, 2, 3))
+    assert set(started) - {1} == {2, 3}
+    for found in others:
+        xr.testing.assert_identical(found, alone)
 
 
 def test_processes_and_stores(tmp_path):
@@ -99,10 +125,10 @@ def test_a_store_goes_on_where_a_worker_failed(tmp_path, monkeypatch):
     whole = bx.derivatives(NORMAL, OF_NORMAL, NEW, **QUIET)
     of_several = each_draw._of_several
 
-    def fails(shared, draws):
+    def fails(work, draws, blocks):
         if draws[0][0] == DRAWS:
             raise RuntimeError("lost")
-        return of_several(shared, draws)
+        return of_several(work, draws, blocks)
 
     options = {"path": tmp_path / "store", **QUIET}
     with ThreadPoolExecutor(2) as executor:

@@ -30,6 +30,7 @@ from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.inference.nuts import NUTS
 from bayes_gpx.inference.optimise import Maximum, climb
 from bayes_gpx.model import fitting
+from bayes_gpx.system.tasks import using_cores
 from executors import Sent
 
 
@@ -178,18 +179,9 @@ def test_resampled_draws_have_their_weights(rng):
 @pytest.mark.parametrize("nuts_sampler", ["nutpie", pytest.param("pymc", marks=pytest.mark.slow)])
 def test_nuts_draws_from_the_posterior(gamma, nuts_sampler):
     model, shape, rate = gamma
-    idata = NUTS().fit(
-        model,
-        [{}],
-        draws=1000,
-        tune=500,
-        chains=2,
-        cores=1,
-        seed=3,
-        progressbar=False,
-        nuts_sampler=nuts_sampler,
-        target_accept=0.95,
-    )
+    options = {"draws": 1000, "tune": 500, "chains": 2, "seed": 3, "target_accept": 0.95}
+    with using_cores(1):
+        idata = NUTS().fit(model, [{}], nuts_sampler=nuts_sampler, progressbar=False, **options)
     mean = idata["posterior"]["rate"].mean(["chain", "draw"]).values
     # Effective sample size above 400: 5 standard errors.
     assert_allclose(mean, shape / rate, atol=(5 * np.sqrt(shape) / rate / 20).max())
@@ -204,9 +196,8 @@ def test_correlation_costs_nuts_no_steps():
     covariance = turn @ sds**2 @ turn.T
     with pm.Model() as model:
         pm.MvNormal("x", np.arange(3.0), covariance)
-    idata = NUTS().fit(
-        model, [{}], draws=1000, tune=300, chains=2, cores=1, seed=1, progressbar=False
-    )
+    with using_cores(1):
+        idata = NUTS().fit(model, [{}], draws=1000, tune=300, chains=2, seed=1, progressbar=False)
     draws = idata["posterior"]["x"].values.reshape(-1, 3)
     assert idata["sample_stats"]["n_steps"].mean() < 6
     # Monte Carlo errors of at least 300 effective draws, in units of sd.
@@ -576,6 +567,18 @@ def test_draws_that_an_interruption_left_are_whole():
         assert np.array_equal(kept[group]["a"], values[:2, :5])
     with pytest.raises(KeyboardInterrupt):
         nuts._drawn(tree.isel(chain=[2]), 8)
+
+
+def test_the_number_of_cores_changes_no_bit_of_a_fit(regression, monkeypatch):
+    X, _, y, *_ = regression
+    model = bx.GP(X, np.where(y > np.median(y), "a", "b"), likelihood="bernoulli", ard=False)
+    monkeypatch.setattr("bayes_gpx.numerics.threads.PARALLEL_FROM", 1)
+    alone, *others = (
+        model.fit("laplace", draws=100, cores=k, seed=1, progressbar=False) for k in (1, 2, 3)
+    )
+    for found in others:
+        for group in ("posterior", "starts", "sample_stats"):
+            xr.testing.assert_equal(found[group].to_dataset(), alone[group].to_dataset())
 
 
 def test_starts_run_by_an_executor_end_where_threads_end(regression):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 365_000, "code lines": 33_400, "files": 263}
+LIMITS = {"tokens": 367_200, "code lines": 33_650, "files": 263}
 
 LAYOUT = {
     tokenize.COMMENT,

@@ -29,7 +29,7 @@ from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import Exposure, Likelihood, ScalarLikelihood, Theta
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.lapack import LOWER, PLAIN, invert, potrf, potrs, trtrs
-from bayes_gpx.numerics.threads import Copies
+from bayes_gpx.numerics.threads import LOCK, Copies
 from bayes_gpx.system.digests import digest
 
 STEPS, HALVINGS = 200, 30
@@ -54,19 +54,20 @@ FLAT = 1e-200
 """Information below which an observation is treated as if it said nothing about f."""
 
 REMEMBERED = 2**25
-"""Bytes of modes that a thread keeps of one operation: explanations come back to their draws."""
+"""Bytes of modes that are kept of one operation: explanations come back to their draws."""
 
 
 class Search:
     """The search for modes under one likelihood, with one search for each thread.
 
-    It begins at the thread's last mode, which only saves time: a log-concave likelihood has one
-    mode. For other likelihoods it begins at 0. `graph` and `climb` are like `local_graph` and
-    `climb` below.
+    It begins at the last mode of the thread's turn, which only saves time: a log-concave likelihood
+    has one mode. For other likelihoods it begins at 0. `graph` and `climb` are like `local_graph`
+    and `climb` below.
     """
 
     def __init__(self, likelihood: Likelihood, graph: Callable, climb: Callable) -> None:
         self.likelihood, self._graph, self._climb = likelihood, graph, climb
+        self._modes: dict[str, list[np.ndarray]] = {}
 
     @cached_property
     def _own(self) -> Copies:
@@ -88,22 +89,23 @@ class Search:
         K (n, n), or a stack of such, and `rest` as `climb` takes it. Both are (n,), or (n, C) for
         classes.
         """
-        if self._own.last is None:
-            self._own.last = {}
-        modes, concave = self._own.last, self.likelihood.concave
-        which = digest(K, *rest)
-        if which in modes:
-            return [part.copy() for part in modes[which]]
-        _, begun = next(reversed(modes.values()), (None, None))
+        which, concave = digest(K, *rest), self.likelihood.concave
+        last, begun = self._own.last or ("", None)
         if begun is None or len(begun) != K.shape[-1] or not concave:
             begun = np.zeros((K.shape[-1], *self.likelihood.class_shape))
-        with np.errstate(all="ignore"):
-            arrived, *mode = self._climb(self.local, K, rest, begun, concave)
-        if not arrived:
-            return None
-        modes[which] = mode
-        if 2 * len(modes) * mode[0].nbytes > REMEMBERED:
-            del modes[next(iter(modes))]
+        # Round-off of a mode depends on where the search began, so both are remembered together.
+        key = last if last.startswith(which) else which + digest(begun)
+        mode = self._modes.get(key)
+        if mode is None:
+            with np.errstate(all="ignore"):
+                arrived, *mode = self._climb(self.local, K, rest, begun, concave)
+            if not arrived:
+                return None
+            with LOCK:
+                self._modes[key] = mode
+                if 2 * len(self._modes) * mode[0].nbytes > REMEMBERED:
+                    del self._modes[next(iter(self._modes))]
+        self._own.last = key, mode[1]
         return [part.copy() for part in mode]
 
 
