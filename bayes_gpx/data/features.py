@@ -43,13 +43,14 @@ class Frame:
     @property
     def sources(self) -> tuple[str, ...]:
         """The user's own columns, before categorical ones became indicators."""
-        return tuple(dict.fromkeys(self._source_of.get(c, c) for c in self.columns))
+        source_of = self._source_of
+        return tuple(dict.fromkeys(source_of.get(c, c) for c in self.columns))
 
     @property
     def groups(self) -> np.ndarray:
         """Position among the sources of the one that each column comes from, (d,)."""
-        place = {source: k for k, source in enumerate(self.sources)}
-        return np.array([place[self._source_of.get(c, c)] for c in self.columns], dtype=int)
+        place, source_of = {source: k for k, source in enumerate(self.sources)}, self._source_of
+        return np.array([place[source_of.get(c, c)] for c in self.columns], dtype=int)
 
     def of_source(self, source: str) -> list[str]:
         """Columns that come from one of the sources."""

@@ -239,10 +239,10 @@ def rows_outside(model: ModelLike, where: Points) -> str | None:
         Z = training.Z.values
         tables.append((training.Z, Z.min(axis=0), Z.max(axis=0), where.Z_values))
     for known, low, high, values in tables:
-        beyond = np.maximum(low - values, values - high)
+        beyond, sources = np.maximum(low - values, values - high), set(known.sources)
         for j, column in enumerate(known.columns):
             outside = beyond[:, j] > 0.0
-            if column not in known.sources or not outside.any():
+            if column not in sources or not outside.any():
                 continue
             left |= outside
             farthest = beyond[:, j].argmax()
