@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import Executor
 from functools import wraps
 from inspect import signature
+from itertools import islice
 from numbers import Real
 from typing import Any
 
@@ -66,11 +67,17 @@ def known_executor(executor: Executor | None) -> None:
         )
 
 
+MOST_LISTED = 100
+"""So many choices are listed."""
+
+
 def one_of(argument: str, value: Any, choices: Collection[str]) -> None:
     """Raise unless value is among the choices, naming them and the one that was meant."""
     if not isinstance(value, str) or value not in choices:
         hint = meant(argument, value, choices)
-        raise ValueError(f"{argument}: unknown {value!r}. Pass one of {list(choices)}.{hint}")
+        listed = list(islice(choices, MOST_LISTED))
+        more = f" and {len(choices) - MOST_LISTED} more" if len(choices) > MOST_LISTED else ""
+        raise ValueError(f"{argument}: unknown {value!r}. Pass one of {listed}{more}.{hint}")
 
 
 def options_named[**P, T](function: Callable[P, T]) -> Callable[P, T]:

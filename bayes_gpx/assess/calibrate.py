@@ -140,6 +140,7 @@ def calibrate(
     """
     refuse_swapped(model, None)
     model.training.refuse_outputs("calibrate", "Fit a model of one column of y.")
+    model.training.refuse_sparse("calibrate")
     known_executor(executor)
     count("runs", runs)
     count("draws", draws)

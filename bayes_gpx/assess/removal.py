@@ -51,6 +51,7 @@ class Without:
         self._of_z = Z is not None and name == "contribution"
         frame = training.X
         if Z is not None and self._of_z:
+            training.refuse_sparse("Setting features of contributions to other values")
             frame = Z.first(weighed)
         _refuse_other(model, dataset, frame, name)
         self.features = list(frame.columns)

@@ -8,6 +8,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+import scipy.sparse as sps
 
 from bayes_gpx.data.categorical import codes, declared, indicator, is_missing
 from bayes_gpx.data.dates import days_since, first_date, holds_dates, refuse_zone
@@ -29,7 +30,7 @@ MINIMUM_ROWS = 3
 class Frame:
     """A table of numbers with names."""
 
-    values: np.ndarray  # (n, d)
+    values: Any  # (n, d): an array, or for a sparse Z a csr_array
     columns: tuple
     index: np.ndarray  # labels of the rows (n,): the frame's index, or 0..n-1
     labelled: bool  # whether the user's rows had labels
@@ -38,7 +39,12 @@ class Frame:
     origins: dict = field(default_factory=dict)  # origin of the days of each column of dates
 
     def __len__(self) -> int:
-        return len(self.values)
+        return self.values.shape[0]
+
+    @property
+    def sparse(self) -> bool:
+        """Whether only entries other than 0 are kept."""
+        return sps.issparse(self.values)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -66,7 +72,10 @@ class Frame:
         """Append a column on the right."""
         if name in self.columns:
             raise ValueError(f"There is already a column named {name!r}; rename it.")
-        stacked = np.column_stack([self.values, values])
+        if self.sparse:
+            stacked = sps.hstack([self.values, sps.csr_array(values[:, None])], format="csr")
+        else:
+            stacked = np.column_stack([self.values, values])
         return replace(self, values=stacked, columns=(*self.columns, name))
 
     def rows(self, positions: np.ndarray | slice) -> "Frame":
@@ -106,7 +115,7 @@ def read_features(
     if levels is not None or (like is not None and len(like.sources) == len(like.levels) == 1):
         X = _as_table(X, None if like is None else like.sources[0])
     table = _open(X, name, prefix)
-    _refuse_repeated(table.columns, name)
+    refuse_repeated(table.columns, name)
     if table.n_rows < minimum_rows:
         raise ValueError(
             f"{name} has {table.n_rows} rows, but needs at least {minimum_rows}."
@@ -144,7 +153,7 @@ def read_features(
         values.append(_indicators(table.column(j), own, name, column, table.index))
         columns += [indicator(column, level) for level in own]
         known = {**known, column: own}
-    _refuse_repeated(columns, name)
+    refuse_repeated(columns, name)
     frame = Frame(
         np.column_stack(values), tuple(columns), table.index, table.labelled, known, origins
     )
@@ -193,7 +202,7 @@ def read_responses(
     # ValueError if Y is no table of numbers, or if its number of rows or index differs from X's.
     # `read` checks and encodes labels, which all outputs have in common; labels are else None.
     table = _open(Y, name, name)
-    _refuse_repeated(table.columns, name)
+    refuse_repeated(table.columns, name)
     if not table.columns:
         raise ValueError(f"{name} has no columns. Pass at least one output.")
     if table.n_rows != len(frame):
@@ -264,7 +273,8 @@ def _is_data_array(table: Any) -> bool:
     return hasattr(table, "dims") and hasattr(table, "coords")
 
 
-def _refuse_repeated(columns: list, name: str) -> None:
+def refuse_repeated(columns: list, name: str) -> None:
+    """Raise for names that several columns have."""
     repeated = sorted({str(c) for c in columns if columns.count(c) > 1})
     if repeated:
         raise ValueError(f"{name} has repeated column names {repeated}; rename them.")
@@ -312,7 +322,7 @@ def _open(X: Any, name: str, prefix: str) -> "_Table":
         names = [str(c) for c in X[X.dims[1]].values] if named else None
         values = X.values
     else:
-        _refuse_repeated(list(getattr(X, "columns", ())), name)
+        refuse_repeated(list(getattr(X, "columns", ())), name)
         native = nw.from_native(X, eager_only=True, pass_through=True)
         if isinstance(native, nw.DataFrame):
             series = list(native.iter_columns())
@@ -337,6 +347,11 @@ def _entries(series: Any, name: str) -> np.ndarray:
 
 
 def _array(X: Any, name: str) -> np.ndarray:
+    if sps.issparse(X):
+        raise ValueError(
+            f"{name} is sparse, but only a Z that is separate from X may be. Pass .toarray() of "
+            "it, or a few components of it, such as those of sklearn's TruncatedSVD."
+        )
     if np.ma.isMaskedArray(X):
         return np.ma.filled(X.astype(float), np.nan)
     try:

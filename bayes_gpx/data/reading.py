@@ -23,6 +23,7 @@ from bayes_gpx.data.scaling import (
     standard_scaling,
     warn_of_copies,
 )
+from bayes_gpx.data.sparse import read_weighed, sparse_scaling
 from bayes_gpx.data.training import TrainingData, read_groups, refuse_apart, with_intercept
 
 
@@ -68,7 +69,7 @@ def read_training(
         response, labels = _read_response(y, frame, observation)
     weighed = None
     if weighs:
-        weighed = frame if Z is None else read_features(Z, "Z", prefix="z", dates={})
+        weighed = frame if Z is None else read_weighed(Z, "Z", dates={})
         refuse_apart(frame, weighed, "X", "Z")
     if scalings is None:
         scaling = standard_scaling if scale else no_scaling
@@ -84,10 +85,15 @@ def read_training(
         scalings = of_x(frame, "X", x_moments), y_scaling, None
         warn_of_copies(frame, "X", x_moments)
         if weighed is not None:
-            z_moments = Moments.of(weighed.values)
-            scalings = (*scalings[:2], scaling(weighed, "Z", z_moments))
-            if Z is not None:
-                warn_of_copies(weighed, "Z", z_moments)
+            if weighed.sparse:
+                of_z = sparse_scaling(weighed, "Z", scale=scale)
+                warn_of_copies(weighed, "Z")
+            else:
+                z_moments = Moments.of(weighed.values)
+                of_z = scaling(weighed, "Z", z_moments)
+                if Z is not None:
+                    warn_of_copies(weighed, "Z", z_moments)
+            scalings = (*scalings[:2], of_z)
         if intercept:
             scalings = (*scalings[:2], unscaled_last(cast(Scaling, scalings[2])))
     return TrainingData(

@@ -1,9 +1,11 @@
 """Centers and scales of columns, frozen at training time."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sps
 
 from bayes_gpx.data.features import Frame
 from bayes_gpx.data.moments import Moments
@@ -19,6 +21,8 @@ class Scaling:
 
     def apply(self, values: Any) -> Any:
         """From user units to the model's scale."""
+        if sps.issparse(values):  # of columns whose centers are all 0
+            return values.multiply(1.0 / np.asarray(self.scale)).tocsr()
         return (values - self.center) / self.scale
 
 
@@ -49,17 +53,13 @@ def standard_scaling(frame: Frame, name: str, moments: Moments) -> Scaling:
     return Scaling(moments.mean, scale)
 
 
-def warn_of_copies(frame: Frame, name: str, moments: Moments) -> None:
+def warn_of_copies(frame: Frame, name: str, moments: Moments | None = None) -> None:
     """Warn of columns that hold the same, perhaps in other units: no data tell them apart."""
     alike: dict[bytes, list[str]] = {}
-    groups, varies = frame.groups, (moments.sd > 0.0) & np.isfinite(moments.sd)
-    for k, source in enumerate(frame.sources):
-        own = np.flatnonzero((groups == k) & varies)
-        held = ((frame.values[:, own] - moments.mean[own]) / moments.sd[own]).round(DECIMALS)
-        if len(own):
-            sign = np.sign(held.ravel()[np.flatnonzero(held)[0]])
-            alike.setdefault((sign * held + 0.0).tobytes(), []).append(source)
-    copies = [" and ".join(map(repr, columns)) for columns in alike.values() if len(columns) > 1]
+    pairs = _directions(frame) if moments is None else _standardized(frame, moments)
+    for held, source in pairs:
+        alike.setdefault(held, []).append(source)
+    copies = [_listed(columns) for columns in alike.values() if len(columns) > 1]
     if copies:
         more = f", and {len(copies) - MOST_COPIES} more sets" if len(copies) > MOST_COPIES else ""
         warn(
@@ -69,11 +69,40 @@ def warn_of_copies(frame: Frame, name: str, moments: Moments) -> None:
         )
 
 
+def _listed(columns: Sequence[str]) -> str:
+    more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
+    return " and ".join(map(repr, columns[:MOST_NAMED])) + more
+
+
+def _standardized(frame: Frame, moments: Moments) -> Iterator[tuple[bytes, str]]:
+    """Standardized values of each source that varies, as bytes, up to their sign."""
+    groups, varies = frame.groups, (moments.sd > 0.0) & np.isfinite(moments.sd)
+    for k, source in enumerate(frame.sources):
+        own = np.flatnonzero((groups == k) & varies)
+        held = ((frame.values[:, own] - moments.mean[own]) / moments.sd[own]).round(DECIMALS)
+        if len(own):
+            sign = np.sign(held.ravel()[np.flatnonzero(held)[0]])
+            yield (sign * held + 0.0).tobytes(), source
+
+
+def _directions(frame: Frame) -> Iterator[tuple[bytes, str]]:
+    """Rows and relative sizes of the entries of each column of a sparse table, as bytes."""
+    columns = frame.values.tocsc()
+    for name, first, last in zip(frame.columns, columns.indptr, columns.indptr[1:], strict=False):
+        data = columns.data[first:last]
+        if len(data):
+            relative = (data / data[0]).round(DECIMALS)
+            yield columns.indices[first:last].tobytes() + relative.tobytes(), name
+
+
 DECIMALS = 8
 """Columns with values that agree to this number of decimals, in sds, are duplicates."""
 
 MOST_COPIES = 3
 """So many sets of copies are named."""
+
+MOST_NAMED = 6
+"""So many columns of a set of copies are named."""
 
 TOO_CLOSE = (
     "are equal, or differ by less than 64-bit floats can tell at their size. Subtract a constant "

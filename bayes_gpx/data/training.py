@@ -18,6 +18,7 @@ from bayes_gpx.data.outputs import Outputs
 from bayes_gpx.data.response import Reader
 from bayes_gpx.data.row_source import RowSource
 from bayes_gpx.data.scaling import Scaling
+from bayes_gpx.data.sparse import read_weighed
 from bayes_gpx.numerics.threads import in_order
 
 if TYPE_CHECKING:
@@ -177,6 +178,11 @@ class TrainingData:
     def p(self) -> int:
         """Number of features that are weighed; 1 without Z."""
         return 1 if self.Z is None else len(self.Z.columns)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether the features with weights are a sparse matrix."""
+        return self.Z is not None and self.Z.sparse
 
     @property
     def tied(self) -> bool:
@@ -359,6 +365,11 @@ class TrainingData:
         if self.streamed:
             raise ValueError(message)
 
+    def refuse_sparse(self, what: str) -> None:
+        """Raise for requests that a sparse Z does not support."""
+        if self.sparse:
+            raise ValueError(f"{what} does not support a sparse Z. Use a model of Z.toarray().")
+
     def refuse_without_rows(self) -> None:
         """Raise where there are no rows to be read."""
         if not self.stored:
@@ -392,11 +403,12 @@ class TrainingData:
         if self.z_is_x:
             Z = X
         elif Z_new is not None:
-            Z = read_features(Z_new, "Z_new", prefix="z", like=weighed, minimum_rows=1)
+            Z = read_weighed(Z_new, "Z_new", like=weighed, minimum_rows=1)
         elif needs_z:
+            columns = list(weighed.columns[:3]) + ["..."] if weighed.sparse else weighed.sources
             raise ValueError(
                 "This model was given a Z in addition to X. Pass Z_new with the columns "
-                f"{list(weighed.sources)} as well."
+                f"{list(columns)} as well."
             )
         else:
             return X, None

@@ -90,7 +90,9 @@ def averaged(question: Question, weights: Weights, *, paired: bool) -> Question:
 def of_groups(where: Points) -> Points:
     """What a result says of groups in place of rows: their labels and averages of the features."""
     labels, values = where.by
-    Z_values = None if where.Z_values is None else values @ where.Z_values
+    Z_values = None
+    if isinstance(where.Z_values, np.ndarray):  # a sparse Z stands beside no averages
+        Z_values = values @ where.Z_values
     return replace(where, index=labels, X_values=values @ where.X_values, Z_values=Z_values)
 
 
@@ -159,7 +161,7 @@ def _labels(model: ModelLike, where: Points, by: Any) -> np.ndarray:
     if isinstance(by, str):
         frames: dict[str, tuple[Any, Any]]
         frames = {name: (training.X, where.X_values) for name in training.X.sources}
-        if training.Z is not None and not training.tied:
+        if training.Z is not None and not (training.tied or training.sparse):
             frames |= {name: (training.Z, where.Z_values) for name in training.Z.sources}
         one_of("by", by, frames)
         return _column(*frames[by], by)

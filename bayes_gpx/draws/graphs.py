@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
+import scipy.sparse as sps
 from pytensor.graph.replace import graph_replace
 
 from bayes_gpx.data.training import TrainingData
@@ -19,6 +20,7 @@ from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
 from bayes_gpx.draws.protocols import ModelLike, SpecificationLike
 from bayes_gpx.numerics.compile_modes import BUFFERED_MODE, MODE
 from bayes_gpx.numerics.row_sums import PARTS
+from bayes_gpx.numerics.sparse_products import SPARSE
 from bayes_gpx.numerics.threads import LOCK, Staged
 from bayes_gpx.posteriors.base import (
     Asked,
@@ -123,6 +125,8 @@ def _kind(value: Any) -> Any:
         return pt.random.type.random_generator_type
     if isinstance(value, TrainingData):
         return PARTS
+    if sps.issparse(value):
+        return SPARSE
     return value.dtype.str, value.ndim
 
 

@@ -49,7 +49,7 @@ class Points:
 
     inputs: dict[str, np.ndarray]
     X_values: np.ndarray
-    Z_values: np.ndarray | None
+    Z_values: np.ndarray | None  # or of a sparse Z a csr_array
     index: np.ndarray
     common: dict[str, np.ndarray] = field(default_factory=dict)
     baseline_values: np.ndarray | None = None
@@ -234,7 +234,7 @@ def rows_outside(model: ModelLike, where: Points) -> str | None:
     if (
         training.Z is not None
         and where.Z_values is not None
-        and not (training.z_is_x or training.streamed)
+        and not (training.z_is_x or training.streamed or training.sparse)
     ):
         Z = training.Z.values
         tables.append((training.Z, Z.min(axis=0), Z.max(axis=0), where.Z_values))

@@ -105,6 +105,11 @@ def draw_functions(
     count("draws", draws)
     if seed is not None:
         count("seed", seed, 0)
+    if model.training.sparse:
+        raise NoBasis(
+            "A model with a sparse Z has no random functions, which need all features of each row. "
+            "Fit with Z.toarray()."
+        )
     hyper = idata
     if not isinstance(hyper, HyperparameterDraws):
         hyper = hyperparameter_draws(model, hyper, num_draws)

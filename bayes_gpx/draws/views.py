@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from bayes_gpx.aliases import Draws
+from bayes_gpx.data.sparse import stacked
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
@@ -99,7 +100,8 @@ class AtRows:
         together, training = self.together, self.scale.model.training
         X = X.reshape((-1, X.shape[-1]))
         kept = {n: v for n, v in self.where.inputs.items() if n != "start"}
-        inputs = {n: np.repeat(v, together, axis=0) for n, v in kept.items()}
+        rows = np.repeat(np.arange(len(self.where.X)), together)
+        inputs = {n: v[rows] for n, v in kept.items()}
         inputs["X"] = X
         if training.tied:
             inputs["Z"] = np.hstack([X, np.ones((len(X), int(training.intercept)))])
@@ -412,7 +414,7 @@ def expectations(
 
     def ask(parts: Sequence[ByChainRule | AtCoalitions], numbers: Collection[int] | None) -> Asking:
         spread = [part.spread() for part in parts]
-        inputs = {n: np.concatenate([s.inputs[n] for s in spread]) for n in spread[0].inputs}
+        inputs = {n: stacked([s.inputs[n] for s in spread]) for n in spread[0].inputs}
         where = replace(spread[0], inputs=inputs, common={})
         ends = np.cumsum([0, *(len(s.X) for s in spread)])
         chosen = [*range(len(hyper))] if numbers is None else sorted(numbers)

@@ -109,8 +109,11 @@ type Answer = Callable[..., xr.Dataset]
 """From a model, its fit, points and shared options to a Dataset; pickled for other processes."""
 
 
-def answered(answer: Answer, arguments: Mapping[str, Any], *, needs_z: bool = True) -> xr.Dataset:
+def answered(
+    answer: Answer, arguments: Mapping[str, Any], *, needs_z: bool = True, of_z: bool = False
+) -> xr.Dataset:
     """Answer a call, from the arguments of the explanation function."""
+    # An answer `of_z` has numbers for the features with weights.
     # Out-of-core rows, and more rows than a chunk has where there is an executor, are explained in
     # chunks; an executor evaluates blocks of hyperparameter draws if all rows are a single chunk.
     # Several outputs are explained one by one, and their single chunk is one task.
@@ -130,6 +133,11 @@ def answered(answer: Answer, arguments: Mapping[str, Any], *, needs_z: bool = Tr
     if executor is not None and few and training.outputs is None:
         with by_executor(executor):
             return piece(model, idata, rows, options)
+    if of_z and training.sparse:
+        raise ValueError(
+            "Z is sparse, and chunks of more than 16,384 rows have different features. Explain "
+            "fewer rows at a time."
+        )
     if "by" in rows:
         raise ValueError(
             "by was given, but all rows are explained, one chunk after the other. Leave by "

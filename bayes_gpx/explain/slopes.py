@@ -170,7 +170,8 @@ def slopes(
         result = result.assign(probability_in_rope=inside.mean(samples), rope=region)
     result.attrs["ci_prob"] = prob
     varying = np.flatnonzero(np.ptp(where.X_values, axis=0))
-    held = training.tied or "Z" not in where.inputs or not np.ptp(where.inputs["Z"], axis=0).any()
+    moves = "Z" in where.inputs and (training.sparse or np.ptp(where.inputs["Z"], axis=0).any())
+    held = training.tied or not moves
     if len(varying) == 1 and held:
         result.attrs["along"] = training.X.columns[varying[0]]
     return result

@@ -17,6 +17,7 @@ from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.explain.answered import answered, documented
+from bayes_gpx.explain.entries import of_entries
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.validation import one_of
 
@@ -89,6 +90,10 @@ def weights(
         `value`                  obs, feature                 z
         =======================  ===========================  ===============
 
+        With a sparse Z, `feature` has the features that any of the rows has, and numbers are NaN
+        where a row lacks one. New rows then need Z_new, and `by`, `joint` and `path` are not
+        supported.
+
     Raises
     ------
     ValueError
@@ -115,12 +120,21 @@ def weights(
     array([1., 2.])
     """
     one_of("units", units, ("centred", "original"))
-    return answered(partial(_weights, smooth=smooth, units=units), locals(), needs_z=False)
+    answer = partial(_weights, smooth=smooth, units=units)
+    return answered(answer, locals(), needs_z=False, of_z=True)
 
 
 def _weights(
     model: Model, idata: Draws, where: Points, *, smooth: bool, units: str, **options: Any
 ) -> xr.Dataset:
+    if model.training.sparse:
+        if units != "centred":
+            raise ValueError(
+                "units is 'original', but a sparse Z is not centered: its weights multiply the raw "
+                "features already. Leave units out."
+            )
+        question = questions.weight(model, smooth=smooth)
+        return of_entries(model, idata, where, question, smooth=smooth, **options)
     kind = questions.weight if units == "centred" else questions.coefficient
     return evaluate(model, idata, kind(model, smooth=smooth), where, **options)
 
@@ -195,7 +209,8 @@ def contributions(
         ================================  ===========================  =========
 
         A categorical column has one contribution, the sum over its indicators, no `center`, and the
-        name of its level in `level`.
+        name of its level in `level`. With a sparse Z, numbers are NaN where a row lacks a feature,
+        as in `weights`.
 
     Raises
     ------
@@ -222,8 +237,9 @@ def contributions(
     >>> found["contribution_mean"].values.round(2)
     array([[4.]])
     """
-    return answered(_contributions, locals())
+    return answered(_contributions, locals(), of_z=True)
 
 
 def _contributions(model: Model, idata: Draws, where: Points, **options: Any) -> xr.Dataset:
-    return evaluate(model, idata, questions.contribution(model), where, **options)
+    answer = of_entries if model.training.sparse else evaluate
+    return answer(model, idata, where=where, question=questions.contribution(model), **options)

@@ -16,6 +16,7 @@ from bayes_gpx.aliases import Rename, Tensor
 from bayes_gpx.data.outputs import Outputs
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.training import TrainingData
+from bayes_gpx.numerics.sparse_products import constant
 from bayes_gpx.processes.indexed_process import in_groups
 from bayes_gpx.system.warning import PosteriorPredictiveWarning, warn
 
@@ -90,8 +91,11 @@ def add_points(data: TrainingData, rename: Rename, enter: Callable[..., Tensor])
     model.add_coords({z_feature: list(data.Z.columns)})
     if data.z_is_x and not data.intercept:
         return x, x
+    scaling = cast(Scaling, data.Z_scaling)
+    if data.Z.sparse:  # `constant_data` could only contain it as an array
+        return x, constant(scaling.apply(data.Z.values))
     z = enter(rename("Z"), data.Z.values, dims=(obs, z_feature))
-    return x, cast(Scaling, data.Z_scaling).apply(z)
+    return x, scaling.apply(z)
 
 
 def add_cells(

@@ -180,6 +180,8 @@ def signature_of(model: Any) -> str:
         "z_features": data.Z and data.Z.columns,
         "n": data.n,
     }
+    if data.Z is not None and data.Z.sparse:  # which no group of a fit contains
+        said["Z"] = digest(data.Z.values)
     if data.groups is not None:
         said["groups"] = data.groups.labels
     if spec.outputs is not None:

@@ -93,7 +93,7 @@ def _noise(model: Any, idata: xr.DataTree) -> Iterator[str]:
     sigma = np.asarray(theta["sigma"])
     own = 0.0
     if spec.family == "GPX":
-        size = (np.atleast_2d(data.scaled()["Z"]) ** 2).mean(axis=0)
+        size = (data.scaled()["Z"] ** 2).mean(axis=0)
         own = float((np.asarray(spec.deviation_sd(theta)) ** 2 * size).sum())
     noise = np.sqrt(sigma**2 + own)
     spread = data.y_scaling.scale if data.outputs is None else data.outputs.scaling.scale
@@ -139,7 +139,11 @@ def _copies(data: TrainingData) -> int:
     """Rows that repeat another one, response included."""
     if data.streamed or data.outputs is not None:
         return 0
-    held = [data.X.values, data.y[:, None]] + ([] if data.Z is None else [data.Z.values])
+    held = [data.X.values, data.y[:, None]]
+    if data.Z is not None and data.Z.sparse:  # two random sums tell rows apart
+        held += [data.Z.values @ np.random.default_rng(0).normal(size=(data.p, 2))]
+    elif data.Z is not None:
+        held += [data.Z.values]
     return data.n - len(np.unique(np.column_stack(held), axis=0))
 
 

@@ -228,7 +228,8 @@ class GPX(Model):
         column.
     Z : like X, (n, p), optional; or list of str
         Features that have weights; X itself by default. Each level of a categorical column has its
-        own weight. For out-of-core data, names of columns.
+        own weight. A SciPy sparse matrix, or a pandas frame of sparse columns, stays sparse; see
+        Notes. For out-of-core data, names of columns.
     kernel, ard, likelihood, link, approximation, exposure, resolution, priors, scale, name
         As in `GP`; `scale` standardizes Z too.
     correlation
@@ -258,6 +259,12 @@ class GPX(Model):
     `sigma_w` is weakly identified: it affects the data only through a variance of y that grows with
     the length of z, so its prior matters. State this prior when you publish weights of training
     rows.
+
+    A sparse Z, such as words or one-hot codes, enters through products of its rows, so memory and
+    time grow with its entries. `scale` divides its columns by their root mean squares, but does not
+    center them, because centers would fill the matrix. `bayes_gpx.weights` and `contributions`
+    return the features that rows have. It needs one response, ``weight_prior="shared"`` and
+    rows without an approximation, constraints or hierarchy.
 
     With `HSGP`, a Gaussian likelihood and ``priors={"sigma_w": 0}`` the density needs only
     sufficient statistics, as in `GP`; M is the number of basis functions times the number of
@@ -334,6 +341,8 @@ class GPX(Model):
             groups=groups,
         )
         outputs = None if training.outputs is None else len(training.outputs.names)
+        if training.sparse:
+            _refuse_dense(specification, constraints, outputs)
         known = read_constraints(constraints, training, specification)
         specification = replace(
             specification, constraints=known, outputs=outputs, correlation=correlation
@@ -341,11 +350,30 @@ class GPX(Model):
         super().__init__(training, specification, priors=priors, scale=scale, name=name)
 
 
+def _refuse_dense(
+    specification: Specification, constraints: Sequence[Constraint], outputs: int | None
+) -> None:
+    """Raise for settings that need every value of Z, where Z is sparse."""
+    for wrong, setting, cure in (
+        (specification.weight_prior != "shared", "weight_prior", "weight_prior='shared'"),
+        (specification.approximation is not None, "approximation", "approximation=None"),
+        (specification.hierarchical, "representation", "representation='collapsed'"),
+        (len(constraints) > 0, "constraints", "no constraints"),
+        (outputs is not None, "y with several outputs", "one model for each output"),
+    ):
+        if wrong:
+            raise ValueError(
+                f"Z is sparse, which {setting} does not support. Use {cure}, or pass Z.toarray(), "
+                "of a frame Z.sparse.to_dense()."
+            )
+
+
 def plain_regression(model: Model, kernel: Callable[[int], Any]) -> GP:
     """A GP of the same response, likelihood and noise priors with another kernel, not fitted."""
     # Its features are those of X, or of Z for a GPX. It has no groups, approximation or
     # constraints.
     training, known = model.training, model.specification
+    training.refuse_sparse("baselines=True")
     if training.streamed or training.outputs is not None or known.levels is not None:
         raise ValueError(
             "baselines=True needs one response and a table of features in memory. Leave it out, "

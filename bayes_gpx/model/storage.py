@@ -24,6 +24,7 @@ from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.out_of_core import OutOfCore
 from bayes_gpx.data.reading import read_training
 from bayes_gpx.data.scaling import Scaling
+from bayes_gpx.data.sparse import PARTS, frame_of
 from bayes_gpx.data.training import INTERCEPT, TrainingData
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.kernels.precomputed import Precomputed
@@ -161,7 +162,11 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     if training.exposure is not None:
         variables["exposure"] = ("obs", training.exposure)
     if training.Z is not None:
-        variables["Z"] = (("obs", "z_feature"), training.Z.values)
+        if training.sparse:
+            parts = {f"Z_{name}": getattr(training.Z.values, name) for name in PARTS}
+            variables |= {name: (f"{name}_dim", part) for name, part in parts.items()}
+        else:
+            variables["Z"] = (("obs", "z_feature"), training.Z.values)
         variables["Z_center"] = ("z_feature", training.Z_scaling.center)
         variables["Z_scale"] = ("z_feature", training.Z_scaling.scale)
         coords["z_feature"] = list(training.Z.columns)
@@ -306,10 +311,14 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
         spec["approximation"] = APPROXIMATIONS[kind](**values)
     fixed = {name: data[f"fixed_{name}"].values for name in settings["fixed_priors"]}
     of_x = Scaling(data["X_center"].values, data["X_scale"].values)
-    of_z, Z = None, None
-    if "Z" in data:
+    of_z, Z = None, cast(Any, None)
+    if "Z_center" in data:
         of_z = Scaling(data["Z_center"].values, data["Z_scale"].values)
-        if not settings["z_is_x"]:
+        if "Z_indices" in data:
+            parts = [data[f"Z_{name}"].values for name in PARTS]
+            Z = frame_of(parts, data["z_feature"].values, data["obs"].values)
+            Z = Z.first(len(Z.columns) - settings["intercept"])
+        elif not settings["z_is_x"]:
             Z = _frame(data["Z"], settings).drop(
                 columns=[INTERCEPT] if settings["intercept"] else []
             )
@@ -331,7 +340,7 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
         _response(y, data, settings),
         observation,
         Z,
-        weighs="Z" in data,
+        weighs=of_z is not None,
         exposure=data["exposure"].values if observation.exposed else None,
         groups=_groups(data, settings),
         intercept=settings["intercept"],

@@ -19,6 +19,7 @@ from weakref import WeakSet
 
 import numpy as np
 import pytensor
+import scipy.sparse as sps
 from pytensor.compile.io import In
 from pytensor.compile.maker import FunctionMaker
 from pytensor.compile.mode import Mode
@@ -180,6 +181,8 @@ class Staged:
     def given(self, *fixed: np.ndarray) -> Callable:
         """Return the function of the changing arguments, for the running thread."""
         first, last = self._own.functions
+        # PyTensor multiplies matrices by *, which SciPy's sparse arrays take entry by entry.
+        fixed = tuple(sps.csr_matrix(v) if sps.issparse(v) else v for v in fixed)
         return partial(last, *map(deepcopy, first(*fixed)))
 
 

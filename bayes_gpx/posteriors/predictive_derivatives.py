@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.numerics.sparse_products import weighed_squares
 from bayes_gpx.posteriors.base import Asked, OneDraw
 from bayes_gpx.posteriors.correlated import OfCorrelatedClass
 from bayes_gpx.posteriors.softmax import OfOneClass
@@ -52,7 +53,7 @@ class Sensitivity:
         spread = own_variances(draw.given.process, value)
         if spread is None or self.smooth:
             return found
-        found[1] = found[1] + (pt.sqr(z) * spread).sum(axis=1)
+        found[1] = found[1] + weighed_squares(z, spread)
         if self.tied and self.order > 0:
             d = asked["X"].type.shape[1]
             rate = 2.0 * pt.atleast_2d(spread * pt.ones(z.shape[1]))[:, :d]

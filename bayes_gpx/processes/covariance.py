@@ -18,6 +18,7 @@ from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.composite import Active, Product, Sum
 from bayes_gpx.kernels.elementary import LinearKernel
 from bayes_gpx.kernels.summands import summands, varying
+from bayes_gpx.numerics.sparse_products import weighed_products, weighed_squares
 from bayes_gpx.processes import expected_gradients, integrated_gradients, shapley
 from bayes_gpx.processes.base import by_pairs
 from bayes_gpx.processes.operators import (
@@ -241,7 +242,7 @@ def weighed_covariance(summands: Weighed, L: Any, M: Any) -> Tensor:
         return _fold(M, _fold(L, whole).T).T
     z_L, z_M = pt.as_tensor_variable(L.Z), pt.as_tensor_variable(M.Z)
     each = (
-        by_pairs(covariance(kernel, L, M), pt.dot(z_L * variances, z_M.T))
+        by_pairs(covariance(kernel, L, M), weighed_products(z_L, variances, z_M))
         for kernel, variances in summands
     )
     return reduce(add, each)
@@ -267,7 +268,7 @@ def weighed_summed(summands: Weighed, L: Any, M: Any, weights: Tensor) -> Tensor
         return pt.dot(whole, _folding(L).T)
     z_L, z_M = pt.as_tensor_variable(L.Z), pt.as_tensor_variable(M.Z)
     each = (
-        summed(kernel, L, M, weights * pt.dot(z_L * variances, z_M.T))
+        summed(kernel, L, M, weights * weighed_products(z_L, variances, z_M))
         for kernel, variances in summands
     )
     return reduce(add, each)
@@ -293,7 +294,7 @@ def _at_points(summands: Weighed, L: Any, of_kernel: Callable[..., Tensor]) -> T
     z, each = pt.as_tensor_variable(L.Z), []
     for kernel, variances in summands:
         part = of_kernel(kernel, L)
-        scale = (z**2 * variances).sum(axis=1)
+        scale = weighed_squares(z, variances)
         each.append(part * pt.expand_dims(scale, list(range(1, part.ndim))))
     return reduce(add, each)
 

@@ -173,6 +173,8 @@ class Contribution(OfFeatures):
     """Contributions z_l w_l(x)."""
 
     Z: TensorLike
+    # Numbers (m, q) of a sparse Z's columns that each row has, where Z (m, q) are its values there.
+    columns: TensorLike | None = None
     name: ClassVar = "contribution"
 
 
@@ -354,10 +356,15 @@ def weight(X: TensorLike, *, sample: str | TensorLike = "new", smooth: bool = Fa
 
 
 def contribution(
-    X: TensorLike, Z: TensorLike, *, sample: str | TensorLike = "new", smooth: bool = False
+    X: TensorLike,
+    Z: TensorLike,
+    *,
+    columns: TensorLike | None = None,
+    sample: str | TensorLike = "new",
+    smooth: bool = False,
 ) -> Contribution:
     """Contributions z_l w_l(x) at each row of X and Z; they sum to `evaluate(X, Z)`."""
-    return Contribution(X, Z, sample=_identity(sample, X), smooth=smooth)
+    return Contribution(X, Z, columns, sample=_identity(sample, X), smooth=smooth)
 
 
 def components(X: TensorLike, order: int) -> Components:

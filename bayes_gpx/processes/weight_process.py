@@ -11,9 +11,18 @@ from pymc.gp import cov
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.from_pymc import from_pymc
+from bayes_gpx.numerics.sparse_products import columns_at, is_sparse, products, weighed_squares
 from bayes_gpx.processes import covariance
 from bayes_gpx.processes.base import KernelProcess, Process, diagonals
-from bayes_gpx.processes.operators import AtPoints, Derivative, OfSamples, Smooth, Value, Weight
+from bayes_gpx.processes.operators import (
+    AtPoints,
+    Contribution,
+    Derivative,
+    OfSamples,
+    Smooth,
+    Value,
+    Weight,
+)
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,8 @@ class WeightProcess(KernelProcess):
                 total += _assemble(base, z_L * scale**2, z_M, *sums)
         if isinstance(shared, float):
             return pt.as_tensor(total)
+        if isinstance(L, Contribution) and L.columns is not None:
+            return _at_columns(shared, z_L, columns_at(z_M, L.columns))
         return total + _assemble(shared, z_L, z_M, *sums)
 
     @property
@@ -110,15 +121,21 @@ class WeightProcess(KernelProcess):
 
     def _each_variance(self, L: Any) -> Tensor:
         """Prior variance of the components before any sum over features, (m, p)."""
+        return self._weight_variance(L) * self._coefficients(L) ** 2
+
+    def _weight_variance(self, L: Any) -> Tensor:
+        """Prior variance of the weights, (m, p), or (m, 1) where it is that of all."""
         weight = pt.zeros_like(L.x[:, :1], "float64")
         weight = weight if L.smooth else weight + pt.as_tensor(self.sigma_w) ** 2
         for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
             weight = weight + kernel.diag(L.x)[:, None] * amplitude**2
-        return weight * self._coefficients(L) ** 2
+        return weight
 
     def _variance(self, L: AtPoints) -> Tensor:
         if isinstance(L, Smooth):
             return diagonals(self._block(L))
+        if isinstance(L, Value) and is_sparse(z := self._coefficients(L)):
+            return self._weight_variance(L)[:, 0] * weighed_squares(z, pt.ones(()))
         each = self._each_variance(L)
         return each.sum(axis=1) if isinstance(L, Value) else each.reshape((-1,))
 
@@ -143,7 +160,7 @@ def _assemble(base: Tensor, left: Tensor, right: Tensor, sum_left: bool, sum_rig
     # components.
     m, n = base.shape
     if sum_left and sum_right:
-        return base * pt.dot(left, right.T)
+        return base * products(left, right)
     if sum_right:
         return (base[:, None, :] * (left[:, :, None] * right.T[None])).reshape((-1, n))
     if sum_left:
@@ -152,6 +169,11 @@ def _assemble(base: Tensor, left: Tensor, right: Tensor, sum_left: bool, sum_rig
     diagonal = base[:, :, None] * (left[:, None, :] * right[None])
     spread = diagonal[:, :, :, None] * pt.eye(p)
     return spread.transpose(0, 2, 1, 3).reshape((m * p, n * p))
+
+
+def _at_columns(base: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """As `_assemble`, of q columns of each row: left (m, q) with all rows of right (m, q, n)."""
+    return (base[:, None] * (left[:, :, None] * right)).reshape((-1, base.shape[1]))
 
 
 def _same_sample(L: OfSamples, M: OfSamples) -> Tensor | None:

@@ -108,6 +108,7 @@ def report(
     """
     refuse_swapped(model, idata)
     model.training.refuse_outputs("report", "Fit a model of one column of y.")
+    model.training.refuse_sparse("report")
     target = writable(path)
     if seed is None:
         seed = secrets.randbelow(2**32)

@@ -7,6 +7,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sps
 
 SEAL = "bayes_gpx sha256 "
 BLANK = SEAL + 64 * "0"
@@ -17,7 +18,10 @@ def digest(*parts: Any) -> str:
     """SHA-256 in hexadecimal of arrays, of functions' code, and of anything else by its `repr`."""
     found = sha256()
     for part in parts:
-        if isinstance(part, np.ndarray):
+        if sps.issparse(part):
+            head = type(part).__name__
+            body = digest(part.data, part.indices, part.indptr, part.shape).encode()
+        elif isinstance(part, np.ndarray):
             array = np.ascontiguousarray(part)
             head = f"{array.dtype} {array.shape}"
             body = repr(array.tolist()).encode() if array.dtype == object else array.tobytes()

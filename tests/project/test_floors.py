@@ -16,8 +16,9 @@ names
 validation
 numerics: lapack special jets coalitions quadrature columns linear_algebra
     gaussian_expectations truncated_normal compile_modes threads row_sums upper_blocks
+    sparse_products
     progress
-data: categorical dates fingerprints moments numbers features scaling gaps outputs response
+data: categorical dates fingerprints moments numbers features scaling sparse gaps outputs response
     row_source out_of_core training reading sheets data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands from_pymc
@@ -45,7 +46,7 @@ model: named_kernels hyperparameters specification constraints given_values prio
     lengthscale_prior bound_data latent_variables fixed_basis observed_response inducing_points
     starting_points examination fitting description model gp placement interaction_model refits
     storage
-explain: answered null predictions weights components sobol derivatives
+explain: answered null predictions entries weights components sobol derivatives
     attributions fanova shapley_values sensitivities relevance ranking importances
     partial_dependence conditional_variance comparisons
     slopes sample_functions loo_predictions imputation

@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 367_200, "code lines": 33_650, "files": 263}
+LIMITS = {"tokens": 371_000, "code lines": 34_050, "files": 266}
 
 LAYOUT = {
     tokenize.COMMENT,

@@ -158,6 +158,7 @@ def builders():
         "GPX groups inducing": partial(bx.GPX, X, y, groups=groups, approximation=few),
         "GPX outputs": partial(bx.GPX, X, table, correlation=1),
         "GPX outputs waves": partial(bx.GPX, X, table, Z, approximation=waves),
+        "GPX sparse": partial(bx.GPX, X, y, (Z * (Z > 0)).astype(pd.SparseDtype(float, 0.0))),
     }
     return found
 
