@@ -168,7 +168,7 @@ def evaluate(
     if where.by is not None:
         _refuse_averages(model, question, where, path, response)
         size = len(where.X) * question.width
-        paired = size > BLOCK and not model.specification.expanded
+        paired = size > 2 * BLOCK and not model.specification.expanded
         question = averaged(question, where.by, paired=paired)
         named, joint = of_groups(where), True
     m, each = len(named.index), draws if hyper.alone else 1
@@ -348,6 +348,22 @@ def _rows_of_block(
     squares = 16 * c**2 if len(question.axes) == 2 else 0
     points = max(c, question.points) * paths
     return rows_within(8 * max(points * max(known, each), pairs, squares))
+
+
+def row_means(
+    model: ModelLike, hyper: HyperparameterDraws, question: Question, where: Points, **options: Any
+) -> np.ndarray:
+    """Mean of a quantity of one number in each row, (m,) or (m, C), over draws, in user units."""
+    build = _PosteriorMoments(question.operator, "mean", None)
+    labels = range(model.specification.classes or 1)
+    cases = [(k, {"label": np.asarray(k)}) for k in labels] if len(labels) > 1 else ONCE
+    total = np.zeros((len(where.X), len(labels)))
+    size_of = partial(_rows_of_block, model, question, where, "mean", 1)
+    told: dict[str, Any] = {"cases": cases, "size_of": size_of, **options}
+    for _, _, rows, label, (mean, _), _ in each_draw(model, hyper, build, where, **told):
+        total[rows, label] += mean / len(hyper)
+    total = question.in_units(total.ravel(), total.ravel(), np.arange(1))[0].reshape(total.shape)
+    return total if len(labels) > 1 else total[:, 0]
 
 
 def jets(

@@ -12,7 +12,7 @@ import xarray as xr
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By, Weights, by_rows
-from bayes_gpx.draws.evaluate import LARGEST_JOINT, evaluate
+from bayes_gpx.draws.evaluate import LARGEST_JOINT, evaluate, row_means
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.level_moves import at_levels
@@ -239,8 +239,8 @@ def _exactly(
     question = questions.value(model, smooth=True)
     own = {"on": "latent", "ci_prob": prob, **options}
     found = evaluate(model, idata, question, asked, **own)
-    own |= {"keep": "summary", "progressbar": False}
-    rows = evaluate(model, idata, question, moved, **own)
+    hyper = hyperparameter_draws(model, idata, options["num_draws"])
+    rows = row_means(model, hyper, question, moved)
 
     def placed(values: np.ndarray, axis: int, size: int) -> np.ndarray:
         """Places and groups (or rows) as two axes, the places last."""
@@ -254,7 +254,7 @@ def _exactly(
         f"{NAME}_mean": (("by", "step", *classes), placed(found["f_mean"].values, 0, g)),
         f"{NAME}_sd": (("by", "step", *classes), placed(found["f_sd"].values, 0, g)),
         f"{NAME}_band": (("by", "step", *classes, "ci_bound"), placed(interval, 0, g)),
-        "ice_mean": (("obs", "step", *classes), placed(rows["f_mean"].values, 0, m)),
+        "ice_mean": (("obs", "step", *classes), placed(rows, 0, m)),
     }
     return parts
 

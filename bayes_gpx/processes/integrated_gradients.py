@@ -243,7 +243,7 @@ def _between_by_nodes(
         product = (delta * others).sum(axis=2, keepdims=True)
         lengths = [pt.sqr(way).sum(axis=2, keepdims=True) for way in (others, delta)]
         feet = [product / pt.switch(pt.eq(length, 0.0), 1.0, length) for length in lengths]
-        near, far = (_to_foot(inner, pt.clip(foot, 0.0, 1.0)) for foot in feet)
+        near, far = (_to_foot(inner, pt.maximum(pt.minimum(foot, 1.0), 0.0)) for foot in feet)
     else:
         outer, at = nodes, [part[:, None, None, None] for part in nodes]
     parts_of_square: tuple[tuple, ...]

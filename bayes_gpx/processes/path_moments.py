@@ -173,7 +173,8 @@ def _line(
     """The `_Line` from P to Q; D = Q - P. The foot is found from the nearer end, to save digits."""
     start, end = products
     length = pt.maximum(a, TINY)
-    left, right = pt.clip(-start / length, 0.0, 1.0), pt.clip(end / length, 0.0, 1.0)
+    # PyTensor's clip takes ten times as long as these two.
+    left, right = (pt.maximum(pt.minimum(v / length, 1.0), 0.0) for v in (-start, end))
     from_start, from_end = (pt.expand_dims(share, axis) for share in (left, right))
     foot = pt.switch(from_start < 0.5, P + from_start * D, Q - from_end * D)
     return _Line(a, start, end, left, right, pt.sqr(foot).sum(axis=axis))

@@ -51,8 +51,9 @@ OWN = "this model"
 MOST_ROWS = 100
 """Rows that averages are taken over, at random where there are more."""
 
-MOST_DRAWS = 200
-"""Most hyperparameter draws in a report."""
+MOST_DRAWS, DRAWS_OF_CURVES = 100, 50
+"""Most hyperparameter draws in a report, and of its curves, which need the covariance of thousands
+of places for each draw."""
 
 LEFT_OUT_DRAWS = 1000
 """Most hyperparameter draws for leave-one-out predictions."""
@@ -448,7 +449,8 @@ class Findings:
         if len(features) > MOST_CURVES:
             order = np.argsort(-self.ranked["average_relevance_mean"].values)[:MOST_CURVES]
             features = self.ranked["feature"].values[order].tolist()
-        options = {**self.thinned, "seed": self.seed, "progressbar": False, "ci_prob": self.prob}
+        options = {"seed": self.seed, "progressbar": False, "ci_prob": self.prob}
+        options["num_draws"] = max(DRAWS_OF_CURVES, len(self.hyper.chain))
         return self._of(partial_dependence, obs=self.some, features=features, **options)
 
     @cached_property
