@@ -25,7 +25,7 @@ from bayes_gpx.draws.graphs import Structure, compiled, data_of
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.numerics.linear_algebra import with_jitter
-from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.numerics.progress import announce, progress_bar
 from bayes_gpx.numerics.threads import (
     BLAS,
     THREADED_FROM,
@@ -209,7 +209,9 @@ def each_draw(
         turns = _Turns(work, draws, blocks, known, first, executor)
         task = progress.add_task(description, total=len(draws) * len(blocks))
         serial = in_parts or order >= THREADED_FROM
-        for size, found in turns.found(1 if serial else parallel_densities(max(order, m))):
+        workers = 1 if serial else parallel_densities(max(order, m))
+        said = description if progressbar else ""
+        for size, found in turns.found(workers, said):
             for number, theta, rows, key, arrays, jitter in found:
                 yield number, of_outputs(theta), rows, key, arrays, jitter
             progress.advance(task, size)
@@ -321,27 +323,28 @@ class _Turns:
         while group := [*islice(each, self.together)]:
             yield group, self.blocks
 
-    def found(self, workers: int) -> Iterator[tuple[int, list[Evaluated]]]:
+    def found(self, workers: int, description: str) -> Iterator[tuple[int, list[Evaluated]]]:
         """Yield how many evaluations a group has, and their results.
 
         The first group, which compiles, and the second are evaluated here. So are others, unless
         there is an executor, or the rest takes so long that threads are worth their start.
         """
-        groups, left, warm = iter(self), len(self.draws) * len(self.blocks), False
-        for group in groups:
+        groups, left = iter(self), len(self.draws) * len(self.blocks)
+        for done, group in enumerate(groups):
             started = perf_counter()
             size, found = _of_several(self.work, *group)
-            seconds, left = perf_counter() - started, left - size
+            seconds, left = (perf_counter() - started) / max(size, 1), left - size
+            if done == 1 and description:
+                announce(description, left * seconds / workers)
             yield size, found
-            if self.executor is None and not warm:
+            if done and self.executor is not None:
+                self.together = draws_together(seconds * size)
+                yield from in_turn(_elsewhere, self.work, groups, self.executor)
+            elif done == 1:
                 nbytes = sum(array.nbytes for one in found for array in one[4]) // max(size, 1)
                 self.together = min(max(1, TURN_BYTES // max(nbytes, 1)), TURN)
-            elif self.executor is not None and warm:
-                self.together = draws_together(seconds)
-                yield from in_turn(_elsewhere, self.work, groups, self.executor)
-            elif workers > 1 and left * seconds > size * WORTH_THREADS:
+            if done and self.executor is None and workers > 1 and left * seconds > WORTH_THREADS:
                 yield from _by_threads(self.work, groups, workers)
-            warm = True
 
 
 def _copied(known: Known) -> Known:

@@ -20,9 +20,8 @@ from rich.progress import (
 
 from bayes_gpx.system.memory import in_words, peak
 
-WORTH_SAYING = 60.0
+WORTH_SAYING = 5.0
 """Seconds above which the duration of a computation is announced."""
-
 
 PROBE = 400
 """Rows of the matrices with a product that measures the machine's speed."""
@@ -91,21 +90,24 @@ def foretell(
     wanted: bool,
     quicker: tuple[str, float] | None = None,
 ) -> None:
-    """Announce duration and memory of a computation, and a cheaper one, if it exceeds a minute."""
+    """Announce duration and memory of a computation, and a cheaper one, if it takes long."""
     # About `times` calls of `evaluate` will follow, `at_once` at a time. Nothing is called unless
     # `wanted`. `quicker` is an alternative and its relative time; `beside` may name another.
     if not wanted or threading.current_thread() is not threading.main_thread():
         return
     each = seconds_of(evaluate)
     total = each * times / at_once
-    if total > WORTH_SAYING:
-        held = peak()
-        memory = "" if held is None else f"; memory so far {in_words(held)}"
-        Console(stderr=True, soft_wrap=True).print(
-            f"{what}: {spoken(total)} or so ({times:,} evaluations of {each:.2g} s, {at_once} at "
-            f"a time{memory}).{_instead(total, quicker)}",
-            highlight=False,
-        )
+    held = peak()
+    memory = "" if held is None else f"; memory so far {in_words(held)}"
+    how = f" ({times:,} evaluations of {each:.2g} s, {at_once} at a time{memory})"
+    announce(what, total, f"{how}.{_instead(total, quicker)}")
+
+
+def announce(what: str, seconds: float, more: str = ".") -> None:
+    """Say how long a computation will take, if it is long; only the main thread speaks."""
+    if seconds > WORTH_SAYING and threading.current_thread() is threading.main_thread():
+        said = f"{what}: {spoken(seconds)} or so{more}"
+        Console(stderr=True, soft_wrap=True).print(said, highlight=False)
 
 
 def seconds_of(evaluate: Callable[[], object]) -> float:

@@ -101,6 +101,16 @@ def test_the_number_of_cores_changes_no_bit(name, block, monkeypatch):
         xr.testing.assert_identical(found, alone)
 
 
+@pytest.mark.parametrize("worth, lines", [(0.0, 1), (1e9, 0)])
+def test_a_long_step_is_told_by_its_second_draw(worth, lines, monkeypatch, capsys):
+    monkeypatch.setattr("bayes_gpx.numerics.progress.WORTH_SAYING", worth)
+    bx.attributions(NORMAL, OF_NORMAL, NEW, seed=1)
+    said = capsys.readouterr().err
+    assert said.count("Computing attribution of 4 rows, by draw: 0 seconds or so.") == lines
+    bx.attributions(NORMAL, OF_NORMAL, NEW, **QUIET)
+    assert capsys.readouterr().err == ""
+
+
 def test_processes_and_stores(tmp_path):
     alone = bx.attributions(NORMAL, OF_NORMAL, NEW, **QUIET)
     with ProcessPoolExecutor(1, get_context("fork")) as executor:

@@ -42,8 +42,8 @@ def test_what_is_cheaper_is_named(clock, capsys):
         assert "approximation" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("seconds", "lines"), [(59.0, 0), (61.0, 1)])
-def test_a_minute_is_the_border(clock, capsys, seconds, lines):
+@pytest.mark.parametrize(("seconds", "lines"), [(4.9, 0), (5.1, 1)])
+def test_five_seconds_are_the_border(clock, capsys, seconds, lines):
     def evaluate():
         clock[0] += seconds / 100
 
