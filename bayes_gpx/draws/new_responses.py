@@ -11,12 +11,13 @@ import pytensor.tensor as pt
 
 from bayes_gpx.draws.normals import blocks, variances
 from bayes_gpx.draws.scales import mean_response, symbols_of_normal
-from bayes_gpx.numerics.linear_algebra import sqrt_psd
+from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities, points
+from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.threads import ThreadedFunction
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.protocols import ModelLike
-    from bayes_gpx.likelihoods.base import ScalarLikelihood, VectorLikelihood
+    from bayes_gpx.likelihoods.base import ScalarLikelihood
 
 
 class NewResponses:
@@ -42,11 +43,12 @@ class NewResponses:
             noise = self._training.y_scaling.scale**2 * likelihood.variance(0.0, theta)
             return mean, variances(second) + noise
         if self._classes:
-            f = mean, sqrt_psd(cast(np.ndarray, blocks(second)))
-        else:
-            f = mean[:, 0], variances(second)[:, 0]
-        expected = _expectation(self._observation)(*f, self.exposure[rows])
-        return expected.reshape((len(expected), -1)), 0.0
+            normal = Jet(mean), Jet(cast(np.ndarray, blocks(second)))
+            return np.stack([jet.value for jet in expected_probabilities(*normal)], axis=1), 0.0
+        f = mean[:, 0], variances(second)[:, 0]
+        return _expectation(cast("ScalarLikelihood", self._observation))(*f, self.exposure[rows])[
+            :, None
+        ], 0.0
 
     def sample(
         self, rows: slice, f: np.ndarray, theta: Mapping[str, Any], rng: np.random.Generator
@@ -72,14 +74,16 @@ class NewResponses:
         """What the result's attrs say of the moments, and of labels."""
         if not self.of_mean:
             return {}
-        how = "by 128 quasi-random points" if self._classes else "exact"
+        how = "exact"
+        if self._classes:
+            how = f"by {points(self.width)} quasi-random points, with errors below 0.001"
         attrs = {"moments": f"means {how} over the normal approximation of f, sds of the draws"}
         labels = self._training.labels
         return attrs if labels is None else attrs | {"labels": [str(label) for label in labels]}
 
 
 @lru_cache(maxsize=8)
-def _expectation(observation: ScalarLikelihood | VectorLikelihood) -> ThreadedFunction:
+def _expectation(observation: ScalarLikelihood) -> ThreadedFunction:
     """Function from moments of normal f, and exposure, to the mean response E S(f)."""
     inputs = [*symbols_of_normal(observation), pt.dvector("exposure")]
     return ThreadedFunction(inputs, observation.expected(*inputs).value)

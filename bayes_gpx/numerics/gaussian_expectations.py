@@ -124,7 +124,9 @@ def _margin(a: TensorLike) -> Tensor:
 
 
 @lru_cache(maxsize=8)
-def standard_nodes(classes: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+def standard_nodes(
+    classes: int | None = None, points: int = POINTS
+) -> tuple[np.ndarray, np.ndarray]:
     """Nodes of standard normal variables, (K,) or (classes, K), and their weights (K,)."""
     # Not (K, classes): sums over classes would then add up few numbers that are neighbours in
     # memory, which NumPy does slowly.
@@ -132,6 +134,6 @@ def standard_nodes(classes: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         x = np.linspace(-FURTHEST, FURTHEST, FEW)
         weights = np.exp(-(x**2) / 2)
         return x, weights / weights.sum()
-    half = ndtri(qmc.Sobol(classes, rng=np.random.default_rng(0)).random(POINTS // 2))
+    half = ndtri(qmc.Sobol(classes, rng=np.random.default_rng(0)).random(points // 2))
     x = np.concatenate([half, -half])
-    return (x / np.sqrt((x**2).mean(axis=0))).T.copy(), np.full(POINTS, 1.0 / POINTS)
+    return (x / np.sqrt((x**2).mean(axis=0))).T.copy(), np.full(points, 1.0 / points)

@@ -87,6 +87,27 @@ def test_expected_probabilities_and_their_slopes():
                 assert_allclose(jet.second[:, d, e], corners[:, c] / 4e-6, atol=2e-5)
 
 
+@pytest.mark.parametrize("classes", [2, 3, 6, 10])
+def test_probabilities_of_independent_classes_are_an_integral_over_one_number(classes):
+    """1 / S = int exp(-t S) dt, so E softmax is an integral of products; shifts change nothing."""
+    rng = np.random.default_rng(classes)
+    m, sd = rng.normal(size=(3, classes)), rng.uniform(0.5, 3.0, (3, classes))
+    shared = 2.0 * np.ones((classes, classes))
+    V = sd[:, :, None] * sd[:, None] * np.eye(classes) + shared
+    z = np.linspace(-9.0, 9.0, 401)
+    weights = np.exp(-(z**2) / 2) / np.exp(-(z**2) / 2).sum()
+    log_t = np.linspace(-45.0, 45.0, 1801)
+    f = m[..., None] + sd[..., None] * z  # (row, class, node)
+    inner = np.exp(f)[..., None] * np.exp(log_t)
+    lost = np.einsum("rcnt,n->rct", np.exp(-inner), weights)
+    own = np.einsum("rcnt,n->rct", inner * np.exp(-inner), weights)
+    others = np.stack([np.delete(lost, c, axis=1).prod(axis=1) for c in range(classes)], axis=1)
+    expected = (own * others).sum(axis=-1) * (log_t[1] - log_t[0])
+    assert_allclose(expected.sum(axis=1), 1.0, atol=1e-9)
+    found = np.stack([jet.value for jet in expected_probabilities(Jet(m), Jet(V))], axis=1)
+    assert_allclose(found, expected, atol=1e-3)
+
+
 @pytest.mark.parametrize("number", [200, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("family", "theta", "approximation"), CASES[:2])
 def test_exact_means_are_those_of_functions(family, theta, approximation, number):
