@@ -21,6 +21,7 @@ from bayes_gpx.cli_arguments import (
     attribution_option,
     baseline_option,
     ci_prob,
+    cores_option,
     drop_missing,
     in_flags,
     quiet,
@@ -201,6 +202,7 @@ def demo(out: str, seed: int) -> None:
     "indicator also adds a column of 0 and 1 for each such feature. Later commands do the same.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace an earlier fit once the new one is complete.")
+@cores_option
 @seed
 @quiet
 def fit(
@@ -303,6 +305,7 @@ def fit(
               help="CSV file.")  # fmt: skip
 @drop_missing
 @ci_prob
+@cores_option
 @seed
 @quiet
 def predict(
@@ -355,6 +358,7 @@ def predict(
               f"{EXPLAINED}, and NAME_{PREDICTIONS} beside NAME.csv.")  # fmt: skip
 @drop_missing
 @ci_prob
+@cores_option
 @seed
 @quiet
 def explain(
@@ -443,6 +447,7 @@ def explain(
               "default 19 for up to 150 rows and 10 features.")  # fmt: skip
 @drop_missing
 @ci_prob
+@cores_option
 @seed
 @quiet
 def report(

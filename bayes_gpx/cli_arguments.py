@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from bayes_gpx.system.tasks import using_cores
+
 
 class Lists(click.Command):
     """A command whose repeatable options can be given once with several values."""
@@ -141,6 +143,16 @@ quiet = click.option("--quiet", is_flag=True, help="Print only warnings and erro
 seed = click.option(
     "--seed", type=click.IntRange(0), default=0, show_default=True, help="Random seed."
 )
+
+
+def _take_cores(ctx: click.Context, _: click.Parameter, value: int | None) -> None:
+    ctx.with_resource(using_cores(value))
+
+
+cores_option = click.option(
+    "--cores", type=click.IntRange(1), expose_value=False, callback=_take_cores,
+    help="Number of processor cores; all by default.",
+)  # fmt: skip
 ci_prob = click.option(
     "--ci-prob", type=click.FloatRange(0, 1, min_open=True, max_open=True),
     help="Probability of the intervals; 0.9 by default.",

@@ -1,5 +1,6 @@
 """Explanations and reports by the command, which are what the verbs say."""
 
+import os
 from functools import partial
 
 import numpy as np
@@ -10,6 +11,7 @@ import bayes_gpx as bx
 from bayes_gpx import cli
 from bayes_gpx.export import tables
 from bayes_gpx.reporting import report
+from bayes_gpx.system.tasks import cores
 
 MOMENTS = ("mean", "sd", "lower", "upper")
 
@@ -73,6 +75,18 @@ def test_no_seed_changes_exact_numbers_and_parquet_is_read(folder, tmp_path):
         assert cli.main([*words, "--quiet"]) == 0
         told.append(out.read_text())
     assert told[0] == told[1] == told[2]
+
+
+def test_the_number_of_cores_is_for_the_whole_command(folder, tmp_path, monkeypatch):
+    taken = []
+    monkeypatch.setattr(
+        "bayes_gpx.numerics.threads.cores", lambda: taken.append(cores()) or taken[-1]
+    )
+    monkeypatch.setattr("bayes_gpx.numerics.threads.PARALLEL_FROM", 1)
+    out = str(tmp_path / "explained.csv")
+    cli.main(["explain", f"{folder}/run", f"{folder}/new.csv", "--out", out, "--cores", "3"])
+    assert set(taken) == {3}
+    assert cores() == os.cpu_count()
 
 
 def test_rows_far_from_the_data_are_told_once(folder, tmp_path, monkeypatch, capsys):
