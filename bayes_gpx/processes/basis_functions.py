@@ -23,7 +23,6 @@ from bayes_gpx.kernels.profiles import PROFILES, SpectralProfile
 from bayes_gpx.kernels.stationary import Stationary
 from bayes_gpx.numerics.columns import among_all
 from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, total_of
-from bayes_gpx.processes.approximations import HSGP
 
 NO_POWER = 1e-290
 """Least spectral density: the square root of one that underflowed to 0 has an infinite slope."""
@@ -38,15 +37,13 @@ SPECTRAL = tuple(
 """Names of the kernels with a spectral density, for messages."""
 
 
-class Frequencies(Protocol):
-    """How to draw frequencies of stationary kernels, as `RandomFeatures` does."""
+class Expanding(Protocol):
+    """An approximation by basis functions, such as `approximations.Expansion`."""
 
-    @property
-    def m(self) -> int:
-        """Number of sines and cosines for each stationary kernel."""
-
-    def standard(self, number: int, shape: tuple[int, ...]) -> tuple[TensorLike, TensorLike]:
-        """Standard normals (d, m / 2) and uniforms (m / 2,) for the summand of this number."""
+    def basis(
+        self, profile: SpectralProfile, lengthscale: Tensor, X: Tensor, number: int
+    ) -> "Basis":
+        """Basis functions of a stationary kernel, the summand of this number."""
 
 
 class NoBasis(ValueError):
@@ -433,7 +430,7 @@ def sinc(z: Tensor) -> Tensor:
     return pt.switch(zero, 1.0, pt.sin(z) / pt.switch(zero, 1.0, z))
 
 
-def basis_of(kernel: Kernel, approximation: HSGP | Frequencies, X: Tensor) -> Basis:
+def basis_of(kernel: Kernel, approximation: Expanding, X: Tensor) -> Basis:
     """Basis functions with products that approximate a kernel."""
     # Supported: sums and multiples of stationary kernels with a spectral density, of linear kernels
     # (exactly) and constants, of some columns or all; NoBasis otherwise. The box of HSGP is around
@@ -443,9 +440,7 @@ def basis_of(kernel: Kernel, approximation: HSGP | Frequencies, X: Tensor) -> Ba
     return parts[0] if len(parts) == 1 else JoinedBasis(tuple(parts))
 
 
-def _of_term(
-    term: Term, approximation: HSGP | Frequencies, X: Tensor, numbers: Iterator[int]
-) -> Basis:
+def _of_term(term: Term, approximation: Expanding, X: Tensor, numbers: Iterator[int]) -> Basis:
     """Basis functions of one term; `numbers` tells apart the frequencies of stationary ones."""
     kernel = term.kernel
     profile = kernel.profile if isinstance(kernel, Stationary) and term.stationary else None
@@ -458,11 +453,7 @@ def _of_term(
     elif isinstance(kernel, Labelled):
         basis = Members(kernel.root)
     elif isinstance(kernel, Stationary) and isinstance(profile, SpectralProfile):
-        scale, points = kernel.lengthscale, term.of(X)
-        if isinstance(approximation, HSGP):
-            basis = _sines(profile, scale, approximation, points)
-        else:
-            basis = _waves(profile, scale, approximation, points, next(numbers))
+        basis = approximation.basis(profile, kernel.lengthscale, term.of(X), next(numbers))
     elif (functions := getattr(approximation, "functions", None)) is not None:
         basis = functions(kernel, term.of(X).type.shape[1])
     else:
@@ -475,24 +466,10 @@ def _of_term(
     return basis if term.variance is None else ScaledBasis(term.variance, basis)
 
 
-def _waves(
-    profile: SpectralProfile,
-    lengthscale: Tensor,
-    approximation: Frequencies,
-    X: Tensor,
-    number: int,
+def waves(
+    profile: SpectralProfile, lengthscale: Tensor, normal: TensorLike, uniform: TensorLike
 ) -> Waves:
-    """Frequencies from the kernel's spectral density, a scale mixture of normals."""
-    shape = X.type.shape[1], approximation.m // 2
-    frequencies = profile.frequencies(*approximation.standard(number, shape))
+    """Waves of a spectral density, a scale mixture of normals: (d, h) normals, (h,) uniforms."""
+    frequencies = profile.frequencies(normal, uniform)
     scale = pt.atleast_1d(1.0 / lengthscale)[:, None]
-    return Waves(pt.specify_shape(frequencies * scale, shape))
-
-
-def _sines(profile: SpectralProfile, lengthscale: Tensor, approximation: HSGP, X: Tensor) -> Sines:
-    """Sines that vanish at the box's ends, scaled by the roots of the spectral density."""
-    low, high = X.min(axis=0), X.max(axis=0)
-    center, reach = 0.5 * (high + low), 0.5 * approximation.c * (high - low)
-    functions = Sines(approximation.along(X.type.shape[1]), center, reach, 1.0)
-    density = profile.spectral_density(functions.rates(), lengthscale)
-    return replace(functions, scales=pt.sqrt(pt.maximum(density, NO_POWER)))
+    return Waves(pt.specify_shape(frequencies * scale, pt.as_tensor(normal).type.shape))
