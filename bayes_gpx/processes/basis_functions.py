@@ -22,7 +22,7 @@ from bayes_gpx.kernels.precomputed import BETWEEN_LABELS, Labelled
 from bayes_gpx.kernels.profiles import PROFILES, SpectralProfile
 from bayes_gpx.kernels.stationary import Stationary
 from bayes_gpx.numerics.columns import among_all
-from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, total_of
+from bayes_gpx.numerics.quadrature import Rule, gauss_legendre
 
 NO_POWER = 1e-290
 """Least spectral density: the square root of one that underflowed to 0 has an infinite slope."""
@@ -30,6 +30,10 @@ NO_POWER = 1e-290
 MOVING_NODES = 16, 4
 """Gauss-Legendre nodes in each panel, and panels, of paths on which z moves with x: products of
 basis functions with x have no closed form here."""
+
+EXPANDED_COLUMNS = 4
+"""Columns up to which products of d sines are written as d 2^(d - 1) cosines of sums, to integrate
+them in closed form; from there on quadrature is cheaper."""
 
 SPECTRAL = tuple(
     dict.fromkeys(p.__name__ for p in PROFILES.values() if issubclass(p, SpectralProfile))
@@ -346,6 +350,11 @@ class Sines(Basis):
 
     def attribution(self, x: Tensor, baseline: Tensor) -> Tensor:
         d, delta, middle = len(self.along), x - baseline, 0.5 * (x + baseline)
+        if d > EXPANDED_COLUMNS:
+            # A path within the box turns the fastest product by less than pi times the sum of
+            # `along`: from 3/8 of this on, 20 nodes more leave less than round-off.
+            count = int(np.ceil(0.375 * np.pi * sum(self.along))) + 20
+            return along_path(self.gradient, x, baseline, gauss_legendre(count, 1))
         sweeps = [delta[:, a, None] * self._of_column(a) for a in range(d)]
         halves = [self._on_grid(0.5 * sweep, a) for a, sweep in enumerate(sweeps)]
         phases = [self._on_grid(self._phase(middle, a), a) for a in range(d)]
@@ -413,9 +422,10 @@ def along_path(
     slopes: Callable[[Tensor], Tensor], x: Tensor, baseline: Tensor, nodes: Rule
 ) -> Tensor:
     """Integrated gradients (m, d, M) by a quadrature of `slopes`, a function of points."""
-    delta = x - baseline
-    parts = [w * slopes(baseline + t * delta) for t, w in zip(nodes.t, nodes.w, strict=True)]
-    return delta[:, :, None] * total_of(parts)
+    (m, d), delta = (x.shape[0], x.type.shape[1]), x - baseline
+    points = baseline + nodes.t[:, None, None] * delta
+    found = slopes(points.reshape((-1, d))).reshape((len(nodes.t), m, d, -1))
+    return delta[:, :, None] * pt.tensordot(nodes.w, found, axes=1)
 
 
 def _signed(
