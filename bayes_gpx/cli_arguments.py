@@ -77,9 +77,9 @@ class Approximation(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read the kind and its sizes."""
-        from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
+        from bayes_gpx.processes.approximations import APPROXIMATIONS
 
-        kinds: dict[str, Any] = {"hsgp": HSGP, "inducing": Inducing, "features": RandomFeatures}
+        kinds: dict[str, Any] = APPROXIMATIONS
         kind, _, sizes = str(value).partition(":")
         numbers = [int(size) for size in sizes.split("x") if size.isdigit()]
         known = kind in kinds and numbers and "x".join(map(str, numbers)) == sizes

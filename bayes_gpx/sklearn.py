@@ -36,7 +36,7 @@ except ImportError as missing:
 
 if TYPE_CHECKING:
     from bayes_gpx.kernels.precomputed import Precomputed
-    from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
+    from bayes_gpx.processes.approximations import Approximation
 
 DRAWS = 1000
 """Draws of the response from a fit of one draw, for the standard deviation of a rate."""
@@ -135,7 +135,7 @@ class GPRegressor(RegressorMixin, _Estimator):
         ard: bool = True,
         likelihood: str = "normal",
         link: str | None = None,
-        approximation: Inducing | HSGP | RandomFeatures | None = None,
+        approximation: Approximation | None = None,
         priors: Priors | None = None,
         resolution: float | Sequence[float] | None = None,
         scale: bool = True,
@@ -191,7 +191,7 @@ class GPXRegressor(RegressorMixin, _Estimator):
         ard: bool = True,
         likelihood: str = "normal",
         link: str | None = None,
-        approximation: Inducing | HSGP | RandomFeatures | None = None,
+        approximation: Approximation | None = None,
         priors: Priors | None = None,
         resolution: float | Sequence[float] | None = None,
         scale: bool = True,
@@ -253,7 +253,7 @@ class GPClassifier(ClassifierMixin, _Estimator):
         kernel: str | Precomputed | Callable[[int], Any] = "expquad",
         ard: bool = True,
         link: str | None = None,
-        approximation: Inducing | HSGP | RandomFeatures | None = None,
+        approximation: Approximation | None = None,
         priors: Priors | None = None,
         scale: bool = True,
         method: str = "map",

@@ -254,6 +254,28 @@ class RatQuad(SpectralProfile):
         return normal * pt.sqrt(gamma_quantile(self.alpha, uniform))
 
 
+@dataclass(frozen=True)
+class Cosine(RadialProfile):
+    """rho = cos(z), z = 2 pi s; positive definite on one column."""
+
+    smoothness = math.inf
+
+    def radial(self, s2: Tensor, order: int) -> Tensor:
+        """(2 pi)^(2k) j_{k-1}(z) / z^(k-1), with spherical Bessel functions j."""
+        w = 4.0 * np.pi**2 * s2
+        near = w < 4.0  # there differences of sines and cosines cancel, so powers of w are summed
+        powers: TensorLike = 1.0
+        for i in range(12, 0, -1):
+            powers = 1.0 - pt.switch(near, w, 0.0) / (2 * i * (2 * (i + order) - 1)) * powers
+        z2 = pt.switch(near, 4.0, w)
+        z = pt.sqrt(z2)
+        below, value = -pt.cos(z) - z * pt.sin(z), pt.cos(z)  # of orders -1 and 0
+        for k in range(order):
+            below, value = value, ((2 * k - 1) * value - below) / z2
+        first = 1.0 / math.prod(range(1, 2 * order, 2))
+        return (2.0 * np.pi) ** (2 * order) * pt.switch(near, first * powers, value)
+
+
 @dataclass(frozen=True, eq=False)
 class AutomaticProfile(RadialProfile):
     """A user's own function of s^2, differentiated automatically."""
@@ -283,5 +305,6 @@ PROFILES: dict[type[cov.Stationary], type[RadialProfile]] = {
     cov.RatQuad: RatQuad,
     cov.Matern12: Matern12,
     cov.Exponential: Exponential,
+    cov.Cosine: Cosine,
 }
 """The profile of each of PyMC's stationary kernels; Periodic is an ExpQuad of sines."""

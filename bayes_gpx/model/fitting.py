@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.draws.constraints_met import constraints_met
@@ -16,11 +17,13 @@ from bayes_gpx.draws.truncated import with_truncated
 from bayes_gpx.inference.base import Method
 from bayes_gpx.inference.datatree import name_method
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
+from bayes_gpx.inference.log_density import Density
 from bayes_gpx.inference.methods import METHODS, method_named
 from bayes_gpx.inference.nuts import LEFT_OUT
 from bayes_gpx.inference.optimise import EVALUATIONS, Elsewhere, Maximum, NowhereFinite
 from bayes_gpx.model.examination import complain
 from bayes_gpx.model.inducing_points import bound_by_rows, inducing_values
+from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.progress import beside, flops_per_second, spoken
 from bayes_gpx.numerics.threads import blas_threads
 from bayes_gpx.posteriors.strategies.exact import Exact
@@ -39,6 +42,9 @@ FIT_JITTERS = (0.0, 1e-10, 1e-8, 1e-6)
 They are relative to 1 for a non-Gaussian likelihood. Smaller jitters than these, except 0, leave
 densities rough.
 """
+
+LATENT = (-3.0, -1.0, 0.0, 1.0, 3.0)
+"""Latent values at which the log density of a y that is possible is finite."""
 
 SAMPLE, MANY = 2_000, 5
 """Rows that the starts of an optimiser climb with, where there are `MANY` times as many and each
@@ -254,9 +260,39 @@ def _fit_with_jitter(
                 break
             except NowhereFinite:
                 if jitter == FIT_JITTERS[-1]:
+                    _refuse_impossible(model, starts[0])
                     raise
     idata.attrs["relative_jitter"] = jitter
     return idata
+
+
+def _refuse_impossible(model: Any, start: dict[str, Any]) -> None:
+    """Raise with the first row whose y has no finite log density at any of `LATENT`."""
+    spec, data = model.specification, model.training
+    if spec.normal or data.streamed:
+        return
+    density, likelihood = Density(model.objective, jacobian=False), spec.observation
+    values = density.expand()(density.unconstrain(start))
+    theta = {
+        name: pt.as_tensor(model.fixed.get(name, values.get(model.posterior_names[name])))
+        for name in likelihood.hyperparameters
+    }
+    scaled = data.scaled()
+    exposed = (scaled["exposure"],) if "exposure" in scaled else ()
+    y, *exposure = (pt.as_tensor(v) for v in (scaled["y"], *exposed))
+    f = np.ones((data.n, *likelihood.class_shape))
+    terms = [likelihood.logp(pt.as_tensor(value * f), y, theta, *exposure) for value in LATENT]
+    impossible = np.flatnonzero(~np.isfinite(pm.draw(terms, mode=MODE)).any(axis=0))
+    if len(impossible):
+        dim, labels = data.responses
+        first = impossible[0]
+        more = f", as for {len(impossible) - 1} more" if len(impossible) > 1 else ""
+        raise NowhereFinite(
+            f"y is {data.y[first]:g} at {dim} {labels[first]}, and logp of the likelihood "
+            f"{spec.likelihood!r} is not finite there at any f from {LATENT[0]:g} to "
+            f"{LATENT[-1]:g}{more}. Correct y or leave the row out, or pass a likelihood that "
+            "allows this y. If the likelihood is yours, let its `read` refuse such a y."
+        )
 
 
 def _objective(model: Any, jitter: float) -> pm.Model:

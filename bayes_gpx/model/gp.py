@@ -17,7 +17,7 @@ from bayes_gpx.validation import options_named
 
 if TYPE_CHECKING:
     from bayes_gpx.kernels.precomputed import Precomputed
-    from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
+    from bayes_gpx.processes.approximations import Approximation
 
 
 class GP(Model):
@@ -170,7 +170,7 @@ class GP(Model):
         ard: bool = True,
         likelihood: str = "normal",
         link: str | None = None,
-        approximation: Inducing | HSGP | RandomFeatures | None = None,
+        approximation: Approximation | None = None,
         priors: Priors | None = None,
         scale: bool = True,
         exposure: Column | str | None = None,
@@ -302,7 +302,7 @@ class GPX(Model):
         ard: bool = True,
         likelihood: str = "normal",
         link: str | None = None,
-        approximation: Inducing | HSGP | RandomFeatures | None = None,
+        approximation: Approximation | None = None,
         priors: Priors | None = None,
         scale: bool = True,
         exposure: Column | str | None = None,

@@ -17,14 +17,14 @@ from bayes_gpx.posteriors.base import Conditioning, OneDraw
 from bayes_gpx.posteriors.minibatch import batch_of, bound_of
 from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients
 from bayes_gpx.posteriors.strategies.variational import Variational
-from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures, refuse_large
+from bayes_gpx.processes.approximations import Approximation, Inducing, refuse_large
 
 LARGEST_CLUSTERED = 10_000
 """Rows among which k-means looks for inducing points."""
 
 
 def inducing_points(
-    training: TrainingData, approximation: Inducing | HSGP | RandomFeatures | None
+    training: TrainingData, approximation: Approximation | None
 ) -> dict[str, np.ndarray]:
     """Inducing points on the model's scale: dict of `U` and, for a GPX, `U_Z`; else empty."""
     if approximation is None:

@@ -35,7 +35,6 @@ from bayes_gpx.model.starting_points import starts
 from bayes_gpx.names import no_attribute
 from bayes_gpx.numerics.row_sums import PARTS
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator, symbols_of_rows
-from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.processes.indexed_process import in_groups
 from bayes_gpx.system.tasks import using_cores
 from bayes_gpx.validation import count
@@ -151,7 +150,7 @@ class Model:
         settings = self._settings | {"priors": {**self.priors, **fixed}}
         inducing = {n: own.get(n, U) for n, U in self.inducing.items()}
         specification, basis = self.specification, self.specification.approximation
-        if isinstance(basis, HSGP):
+        if basis is not None:
             specification = replace(specification, approximation=basis.of_columns(kept["feature"]))
         return self.restored(training, specification, inducing, **settings)
 

@@ -29,7 +29,7 @@ from bayes_gpx.model.named_kernels import KERNELS, NamedKernel, amplitude
 from bayes_gpx.posteriors.base import Strategy
 from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.strategies.choice import strategy_of
-from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
+from bayes_gpx.processes.approximations import HSGP, Approximation, Expansion, Inducing
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.basis_process import expanded
 from bayes_gpx.processes.class_process import ClassProcess
@@ -95,8 +95,7 @@ class Specification:
             object.__setattr__(self, "link", None)
         one_of("weight_prior", self.weight_prior, WEIGHT_PRIORS)
         one_of("representation", self.representation, REPRESENTATIONS)
-        known = RandomFeatures | HSGP | Inducing | None
-        if not isinstance(self.approximation, known):
+        if not isinstance(self.approximation, Approximation | None):
             raise ValueError(
                 f"approximation is {self.approximation!r}. Pass None, bx.Inducing(m), bx.HSGP(m, "
                 "c) or bx.RandomFeatures(m, seed)."
@@ -431,7 +430,7 @@ class Specification:
     @property
     def expanded(self) -> bool:
         """Whether the process is a sum of basis functions."""
-        return isinstance(self.approximation, HSGP | RandomFeatures)
+        return isinstance(self.approximation, Expansion)
 
     def strategy_of(self, names: Collection[str] = ()) -> Strategy:
         """Strategy from data to a posterior, for draws with these names and hyperparameters."""

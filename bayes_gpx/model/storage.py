@@ -34,7 +34,7 @@ from bayes_gpx.model.interaction_model import Effects
 from bayes_gpx.model.specification import Specification
 from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.evidence.sums import Sums
-from bayes_gpx.processes.approximations import HSGP, Inducing, RandomFeatures
+from bayes_gpx.processes.approximations import APPROXIMATIONS
 from bayes_gpx.system.digests import BLANK, intact, sealed
 from bayes_gpx.system.files import read_path, replaced, writable
 
@@ -46,9 +46,6 @@ FORMAT = 1
 
 FAMILIES: dict[str, type[Model]] = {"GP": GP, "GPX": GPX}
 """Classes of models by the family that a file names."""
-
-APPROXIMATIONS = {kind.__name__: kind for kind in (HSGP, Inducing, RandomFeatures)}
-"""What a file may ask for; a name outside of the list builds nothing."""
 
 CALLABLE = "callable"
 """Stands in a file for a kernel that is a function of the user's, who passes it again."""
@@ -308,7 +305,8 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
     spec = settings["specification"] | {"kernel": kernel}
     if spec.get("approximation"):
         kind, values = spec["approximation"]
-        spec["approximation"] = APPROXIMATIONS[kind](**values)
+        known: dict[str, Any] = {own.__name__: own for own in APPROXIMATIONS.values()}
+        spec["approximation"] = known[kind](**values)
     fixed = {name: data[f"fixed_{name}"].values for name in settings["fixed_priors"]}
     of_x = Scaling(data["X_center"].values, data["X_scale"].values)
     of_z, Z = None, cast(Any, None)

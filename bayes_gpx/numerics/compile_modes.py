@@ -110,11 +110,12 @@ def _found_beside(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     return None
 
 
-HARMFUL_REWRITES = "local_add_canonizer", "local_log_sum_exp"
+HARMFUL_REWRITES = "local_add_canonizer", "local_reduce_join", "local_log_sum_exp"
 """Rewrites that would break a graph.
 
-The first merges sums, but NumPy cannot add more than 32 arrays in one operation. The second undoes
-log sums of exponentials that the package has written such that they do not overflow.
+The first merges sums, and the second turns the sum of a stack into one operation on its arrays, but
+NumPy cannot add more than 32 arrays in one operation. The third undoes log sums of exponentials
+that the package has written such that they do not overflow.
 """
 
 USELESS_REWRITES = (

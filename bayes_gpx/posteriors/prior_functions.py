@@ -13,6 +13,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
+from bayes_gpx.processes.basis_functions import waves
 from bayes_gpx.processes.basis_process import BasisProcess, expanded
 from bayes_gpx.processes.class_process import ClassProcess
 from bayes_gpx.processes.indexed_process import IndexedProcess, Part, by_rows
@@ -21,6 +22,7 @@ from bayes_gpx.processes.random_products import RandomFunctions, random_function
 
 if TYPE_CHECKING:
     from bayes_gpx.kernels.base import Kernel
+    from bayes_gpx.kernels.profiles import SpectralProfile
     from bayes_gpx.posteriors.base import Conditioning
     from bayes_gpx.posteriors.low_rank import LowRankDesign
     from bayes_gpx.processes.basis_functions import Basis
@@ -47,10 +49,11 @@ class Fresh:
         """Standard normals."""
         return self._next(pt.random.normal, shape)
 
-    def standard(self, number: int, shape: tuple) -> tuple[Tensor, Tensor]:
-        """As `RandomFeatures.standard`: for `expanded`, this is such an approximation."""
-        normal = self.normal(shape)
-        return normal, self._next(pt.random.uniform, (shape[-1],))
+    def basis(self, profile: SpectralProfile, lengthscale: Tensor, X: Tensor, number: int) -> Basis:
+        """As of `RandomFeatures`: for `expanded`, this is such an approximation."""
+        half = self.m // 2
+        normal = self.normal((X.type.shape[1], half))
+        return waves(profile, lengthscale, normal, self._next(pt.random.uniform, (half,)))
 
     def functions(self, kernel: Kernel, d: int) -> Basis:
         """Random functions of a kernel of d columns that has no basis functions."""

@@ -1,16 +1,44 @@
 """Approximations of a Gaussian process: the argument `approximation` of models."""
 
-from dataclasses import dataclass
-from typing import Any, cast
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
 
 import numpy as np
+import pytensor.tensor as pt
+
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.kernels.profiles import SpectralProfile
+from bayes_gpx.processes.basis_functions import NO_POWER, Basis, Sines, waves
 
 LARGEST_BASIS = 5000
 """A model has at most so many basis functions or inducing points: their matrices take 200 MB."""
 
 
+class Approximation(ABC):
+    """Settings of an approximation, a frozen dataclass."""
+
+    @abstractmethod
+    def size(self, d: int) -> int:
+        """Number of basis functions or inducing points for d columns."""
+
+    def of_columns(self, kept: np.ndarray) -> Self:
+        """The same along some of the columns, (d,) of booleans."""
+        return self
+
+
+class Expansion(Approximation):
+    """An approximation by basis functions, with standard normal coefficients."""
+
+    @abstractmethod
+    def basis(self, profile: SpectralProfile, lengthscale: Tensor, X: Tensor, number: int) -> Basis:
+        """Basis functions of a stationary kernel of X, the training rows (n, d)."""
+        # `number` tells apart the stationary summands of one kernel, from 0 on. Sums, multiples,
+        # linear kernels and constants need no functions of the approximation.
+
+
 @dataclass(frozen=True)
-class RandomFeatures:
+class RandomFeatures(Expansion):
     """Approximate a stationary kernel by random Fourier features.
 
     Use it for many rows and a stationary kernel, and `HSGP` for few columns.
@@ -43,18 +71,19 @@ class RandomFeatures:
                 f"m is {self.m}. Pass an even number, because sines and cosines come in pairs."
             )
 
-    def standard(self, number: int, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Standard normals (d, m / 2) and uniforms (m / 2,) for the summand of this number."""
-        rng = np.random.default_rng([self.seed, number])
-        return rng.standard_normal(shape), rng.uniform(size=shape[-1])
+    def basis(  # noqa: D102
+        self, profile: SpectralProfile, lengthscale: Tensor, X: Tensor, number: int
+    ) -> Basis:
+        rng, half = np.random.default_rng([self.seed, number]), self.m // 2
+        normal = rng.standard_normal((X.type.shape[1], half))
+        return waves(profile, lengthscale, normal, rng.uniform(size=half))
 
-    def size(self, d: int) -> int:
-        """Number of basis functions for d columns."""
+    def size(self, d: int) -> int:  # noqa: D102
         return self.m
 
 
 @dataclass(frozen=True)
-class HSGP:
+class HSGP(Expansion):
     """Approximate a kernel by Hilbert-space basis functions on a bounded domain.
 
     Use it for many rows and few columns: the number of basis functions is the product of `m` over
@@ -98,18 +127,24 @@ class HSGP:
             raise ValueError(f"HSGP has m for {len(m)} columns. Pass one for each of {d}.")
         return m
 
-    def of_columns(self, kept: np.ndarray) -> "HSGP":
-        """The same along some of the columns, (d,) of booleans."""
+    def of_columns(self, kept: np.ndarray) -> Self:  # noqa: D102
         m = np.array(self.along(len(kept)))[kept]
-        return HSGP(tuple(m.tolist()), self.c)
+        return replace(self, m=tuple(m.tolist()))
 
-    def size(self, d: int) -> int:
-        """Number of basis functions for d columns."""
+    def basis(self, profile: SpectralProfile, lengthscale: Tensor, X: Tensor, number: int) -> Basis:
+        """Sines that vanish at the box's ends, scaled by the roots of the spectral density."""
+        low, high = X.min(axis=0), X.max(axis=0)
+        center, reach = 0.5 * (high + low), 0.5 * self.c * (high - low)
+        functions = Sines(self.along(X.type.shape[1]), center, reach, 1.0)
+        density = profile.spectral_density(functions.rates(), lengthscale)
+        return replace(functions, scales=pt.sqrt(pt.maximum(density, NO_POWER)))
+
+    def size(self, d: int) -> int:  # noqa: D102
         return int(np.prod([float(m) for m in self.along(d)]))
 
 
 @dataclass(frozen=True)
-class Inducing:
+class Inducing(Approximation):
     """Approximate a process by its values at inducing points.
 
     The density is Titsias' bound on the marginal likelihood [1]_, with everything but these values
@@ -152,12 +187,19 @@ class Inducing:
             )
         object.__setattr__(self, "m", tuple(map(tuple, points.astype("float64").tolist())))
 
-    def size(self, d: int) -> int:
-        """Number of inducing points."""
+    def size(self, d: int) -> int:  # noqa: D102
         return len(self.m) if isinstance(self.m, tuple) else cast(int, self.m)
 
 
-def refuse_large(approximation: RandomFeatures | HSGP | Inducing, d: int) -> None:
+APPROXIMATIONS: dict[str, type[Approximation]] = {
+    "hsgp": HSGP,
+    "inducing": Inducing,
+    "features": RandomFeatures,
+}
+"""Approximations by their names on the command line; `bx.load` builds only these."""
+
+
+def refuse_large(approximation: Approximation, d: int) -> None:
     """Raise if the basis is larger than is sensible."""
     size = approximation.size(d)
     if size > LARGEST_BASIS:

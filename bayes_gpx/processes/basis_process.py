@@ -9,11 +9,10 @@ from typing import Any, cast
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.basis_functions import (
     Basis,
-    Frequencies,
+    Expanding,
     JoinedBasis,
     TimesFeatures,
     along_path,
@@ -139,13 +138,13 @@ class BasisProcess(Process):
         return getattr(self.own, what)(*operators)
 
 
-def expanded(process: Process, approximation: HSGP | Frequencies, X: TensorLike) -> Any:
+def expanded(process: Process, approximation: Expanding, X: TensorLike) -> Any:
     """Replace the kernels of a process by basis functions.
 
     Parameters
     ----------
     process : GaussianProcess, WeightProcess or IndexedProcess
-    approximation : HSGP, RandomFeatures, or an object with the `m` and `standard` of RandomFeatures
+    approximation : Expansion, or an object with a method `basis`
     X : tensor (n, d)
         Training points, without codes.
 

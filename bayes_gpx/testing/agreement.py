@@ -10,8 +10,10 @@ ROUND_OFF = 1e-11
 """Relative error of single numbers that is let pass, which differences divide by `STEP`."""
 
 
-def agree(what: str, found: ArrayLike, expected: ArrayLike, allowed: ArrayLike) -> None:
-    """Raise where two arrays differ by more than allowed, naming the worst place."""
+def agree(
+    what: str, found: ArrayLike, expected: ArrayLike, allowed: ArrayLike, cure: str = ""
+) -> None:
+    """Raise where two arrays differ by more than allowed, with the worst place and the cure."""
     found, expected, allowed = np.broadcast_arrays(*map(np.asarray, (found, expected, allowed)))
     excess = np.abs(found - expected) - allowed
     bad = ~(excess <= 0.0) & ~((found == expected) | (np.isnan(found) & np.isnan(expected)))
@@ -20,7 +22,7 @@ def agree(what: str, found: ArrayLike, expected: ArrayLike, allowed: ArrayLike) 
         at = np.unravel_index(worst, bad.shape)
         raise AssertionError(
             f"{what} is {found[at]:.9g}, expected {expected[at]:.9g}: they differ by "
-            f"{np.abs(found[at] - expected[at]):.3g}, and {allowed[at]:.3g} is allowed."
+            f"{np.abs(found[at] - expected[at]):.3g}, and {allowed[at]:.3g} is allowed." + cure
         )
 
 

@@ -29,6 +29,9 @@ def check_kernel(
     values, and variances with diagonals. Covariances of values, and of values with gradients, must
     be positive definite.
 
+    Distances of points, and steps of differences, are multiples of the kernel's length in each
+    feature: sqrt(k / d^2 k / dx dx'), rounded to a power of 2.
+
     Parameters
     ----------
     kernel : pymc.gp.cov.Covariance, Kernel or callable
@@ -38,9 +41,9 @@ def check_kernel(
     d : int
         Number of features.
     far : float
-        Distance by which points are moved, rounded to a power of 2; a function of x - x' must not
-        change. 0 moves no points, for a kernel that is not such a function and changes too fast
-        there.
+        Distance by which points are moved, in lengths of the kernel, rounded to a power of 2; a
+        function of x - x' must not change. 0 moves no points, for a kernel that is not such a
+        function and changes too fast there.
     seed : int
         Seed of the points, and of random hyperparameters.
 
@@ -62,9 +65,11 @@ def check_kernel(
     own = cov_func if isinstance(cov_func, Kernel) else from_pymc(cov_func)
     rng = np.random.default_rng(seed)
     shift = float(2.0 ** np.round(np.log2(far))) if far else 0.0
+    unit = _unit(own, d, seed)
     x, xs, where, moved = _pairs(rng, d, shift)
     X = np.concatenate([rng.normal(size=(16, d)), np.zeros((2, d))])
     X[-1] += 1e-7
+    X, x, xs = unit * X, unit * x, unit * xs
     orders = [
         (i, j)
         for i, j in product(range(HIGHEST_ORDER + 1), repeat=2)
@@ -76,7 +81,7 @@ def check_kernel(
         "swapped": own.value(pt.as_tensor(X[:5]), pt.as_tensor(X)),
         "matrix": pt.diagonal(own.value(pt.as_tensor(x), pt.as_tensor(xs))),
         "single": own.derivative(x, xs, 0, 0),
-        "moved": own.derivative(x + 8.0, xs + 8.0, 0, 0),
+        "moved": own.derivative(x + 8.0 * unit, xs + 8.0 * unit, 0, 0),
         "variance": own.derivative(x, x, 0, 0),
         "other variance": own.derivative(xs, xs, 0, 0),
         "diag": own.diag(pt.as_tensor(X)),
@@ -87,7 +92,7 @@ def check_kernel(
         if type(cov_func).diag is not BaseCovariance.diag:
             graphs["pymc diag"] = cov_func(pt.as_tensor(X), diag=True)
     steps = STEP * np.array([1.0, -1.0, 0.5, -0.5])
-    moves = np.multiply.outer(steps, np.eye(d))[:, :, None]  # (4, d, 1, d)
+    moves = np.multiply.outer(steps, np.diag(unit))[:, :, None]  # (4, d, 1, d)
     for i, j in orders:
         graphs[i, j] = own.derivative(x, xs, i, j)
         in_xs = j > 0
@@ -99,6 +104,9 @@ def check_kernel(
         graphs["curvatures"] = own.derivative(X[:, None], X[None], 1, 1)
     drawn = pm.draw(list(graphs.values()), random_seed=seed, mode=MODE)
     found = dict(zip(graphs, drawn, strict=True))
+    for key, order in [(o, sum(o)) for o in orders] + [(("lower", *o), sum(o) - 1) for o in orders]:
+        for axis in range(1, order + 1):  # derivatives by x / unit
+            found[key] = found[key] * np.expand_dims(unit, tuple(range(1, axis)))
 
     size = np.sqrt(found["variance"] * found["other variance"])
     for row, (value, pair) in enumerate(zip(found["matrix"], where, strict=True)):
@@ -130,6 +138,19 @@ def check_kernel(
             f"The kernel declares smoothness {own.smoothness}, but has derivatives of order "
             f"{order}. Raise a ValueError for them."
         )
+
+
+def _unit(own: Kernel, d: int, seed: int) -> np.ndarray:
+    """Powers of 2 (d,) near sqrt(k / d^2 k / dx dx'), so that no length is far from 1."""
+    if own.smoothness < 1:
+        return np.ones(d)
+    x = np.random.default_rng(seed).normal(size=(16, d))
+    graphs = [own.derivative(x, x, order, order) for order in (0, 1)]
+    value, slope = pm.draw(graphs, random_seed=seed, mode=MODE)
+    with np.errstate(all="ignore"):
+        squared = np.median(value[:, None] / np.diagonal(slope, axis1=1, axis2=2), axis=0)
+    usable = (squared > 0.0) & np.isfinite(squared)
+    return 2.0 ** np.round(0.5 * np.log2(np.where(usable, squared, 1.0)))
 
 
 def _pairs(

@@ -71,6 +71,27 @@ def test_a_wrong_derivative_is_named(slots, factor, named):
         check_kernel(wrong, 2)
 
 
+@pytest.mark.parametrize(
+    ("covariance", "slots"),
+    [
+        pytest.param(cov.Cosine(1, ls=0.7), (0, 0, 1, 1), marks=pytest.mark.slow),
+        pytest.param(cov.Cosine(1, ls=30.0), (0, 0, 1, 1), marks=pytest.mark.slow),
+        (cov.ExpQuad(1, ls=0.01), (0, 1, 1)),
+        (cov.Matern52(1, ls=0.01), (0, 0, 1, 1)),
+        (cov.Matern32(1, ls=0.003), (0, 1)),
+        pytest.param(cov.RatQuad(1, alpha=0.6, ls=0.01), (0, 1), marks=pytest.mark.slow),
+        pytest.param(cov.Periodic(1, period=0.02, ls=0.5), (0, 0), marks=pytest.mark.slow),
+        pytest.param(cov.ExpQuad(2, ls=[0.01, 1e4]), (0, 0, 1, 1), marks=pytest.mark.slow),
+    ],
+    ids=lambda case: type(case).__name__ if isinstance(case, cov.Covariance) else str(case),
+)
+def test_a_thousandth_is_found_at_every_lengthscale(covariance, slots):
+    kernel = from_pymc(covariance)
+    check_kernel(kernel, covariance.input_dim)
+    with pytest.raises(AssertionError, match=r"derivative of orders .* at points that are"):
+        check_kernel(Scaled(kernel, slots, 1.001), covariance.input_dim)
+
+
 @dataclass(frozen=True, eq=False)
 class Matrix(Kernel):
     """A kernel whose matrices of values are not made of its values."""

@@ -82,6 +82,11 @@ CASES = {
     "matern32 isotropic": (cov.Matern32(3, ls=1.1), pair(oracle.matern32, 1.1), 1),
     "matern12": (cov.Matern12(3, ls=ARD), pair(oracle.matern12, ARD), 0),
     "exponential": (cov.Exponential(3, ls=ARD), pair(oracle.exponential, ARD), 0),
+    "cosine": (
+        cov.Cosine(3, ls=1.4, active_dims=[1]),
+        pair(oracle.cosine, 1.4, columns=[1]),
+        SMOOTH,
+    ),
     "ratquad": (cov.RatQuad(3, alpha=0.6, ls=ARD), pair(oracle.ratquad, ARD, 0.6), SMOOTH),
     "ratquad, large alpha": (
         cov.RatQuad(3, alpha=1e5, ls=1.2),
@@ -315,6 +320,7 @@ HYPERPARAMETERS = {
         [(1, 1)],
     ),
     "matern12": (cov.Matern12(3, ls=LS), []),
+    "cosine": (cov.Cosine(3, ls=SHAPE, active_dims=[1]), TWICE),
     "ratquad": (cov.RatQuad(3, alpha=SHAPE, ls=LS), TWICE),
     "periodic": (cov.Periodic(3, period=SHAPE, ls=LS), TWICE),
     "polynomial": (cov.Polynomial(3, c=LS, d=2.0, offset=SHAPE), TWICE),

@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 import pytest
 
 from bayes_gpx.likelihoods import KNOWN, named
+from bayes_gpx.likelihoods.base import ScalarLikelihood
 from bayes_gpx.likelihoods.counts import Poisson
 from bayes_gpx.testing import check_likelihood
 
@@ -64,6 +65,17 @@ def times(method, factor, place=None):
 def test_what_is_wrong_of_a_likelihood_is_named(method, factor, place, said):
     with pytest.raises(AssertionError, match=f"{said}.* expected .*differ by"):
         check_likelihood(times(method, factor, place), COUNTS)
+
+
+def test_a_likelihood_too_narrow_for_the_nodes_is_named_with_its_y_and_the_cure():
+    @dataclass(frozen=True)
+    class Plain(Poisson):
+        weighed_nodes = ScalarLikelihood.weighed_nodes
+
+    check_likelihood(Plain(), COUNTS)
+    said = r"predictive density at y = 300, f ~ N\(.*\), is .* Override `weighed_nodes`"
+    with pytest.raises(AssertionError, match=said):
+        check_likelihood(Plain(), (0.0, 300.0))
 
 
 def test_densities_must_be_normalised_finite_and_as_concave_as_they_say():

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
@@ -15,6 +16,7 @@ from bayes_gpx.likelihoods.base import DefaultPrior, Response, ScalarLikelihood
 from bayes_gpx.testing import check_likelihood
 
 QUIET = {"progressbar": False}
+START = {"lengthscale": 1.0, "amplitude": 1.0, "shape": 4.0}
 
 
 @dataclass(frozen=True)
@@ -71,8 +73,7 @@ def test_it_says_no_wrong():
 def test_it_is_fitted_and_explained(data):
     X, y = data
     model = bx.GP(X, y, likelihood="gamma")
-    start = {"lengthscale": 1.0, "amplitude": 1.0, "shape": 4.0}
-    idata = model.fit("map", start=start, **QUIET)
+    idata = model.fit("map", start=START, **QUIET)
     assert set(model.variables) == {"lengthscale", "amplitude", "shape"}
     found = bx.predictions(model, idata, **QUIET)
     truth = np.exp(np.sin(X[:, 0]))
@@ -91,10 +92,28 @@ def test_it_is_fitted_and_explained(data):
     with pytest.raises(ValueError, match=r"Gamma has no divergence"):
         bx.relevance(model, idata, X[:2], **QUIET)
     sparse = bx.GP(X, y, likelihood="gamma", approximation=bx.Inducing(8))
-    kept = sparse.fit("svgp", start=start, **QUIET)
+    kept = sparse.fit("svgp", start=START, **QUIET)
     assert_allclose(
         bx.predictions(sparse, kept, **QUIET)["mean_mean"], found["mean_mean"], rtol=0.2
     )
+
+
+@pytest.mark.parametrize("fixed", [{}, {"shape": 4.0}])
+def test_a_y_without_a_density_is_named_with_its_row(data, fixed):
+    X, y = data
+    frame = pd.DataFrame(X, columns=["x"], index=[f"p{k}" for k in range(len(X))])
+    y = np.where(np.isin(np.arange(len(y)), (7, 9)), [-2.5], y)
+    model = bx.GP(frame, y, likelihood="gamma", priors=fixed)
+    with pytest.raises(ValueError, match=r"y is -2.5 at obs p7, .*'gamma'.*, as for 1 more\. "):
+        model.fit("map", start=START, **QUIET)
+
+
+def test_priors_are_named_where_each_y_has_a_density(data):
+    X, y = data
+    improper = lambda name: pm.CustomDist(name, logp=lambda value: -np.inf * value)  # noqa: E731
+    model = bx.GP(X, y, likelihood="gamma", priors={"shape": improper})
+    with pytest.raises(ValueError, match="not finite at any start.*priors"):
+        model.fit("map", start=START, **QUIET)
 
 
 def test_the_command_line_takes_it(data, tmp_path, capsys):

@@ -51,6 +51,16 @@ def test_elementwise_operations_are_those_of_pytensor() -> None:
             assert_allclose(found, expected, rtol=1e-14)
 
 
+def test_a_stack_of_many_arrays_is_summed() -> None:
+    """PyTensor would make one operation of them, with more operands than it computes by NumPy."""
+    x = pt.dvector("x")
+    parts = [pt.exp(x / k) for k in range(1, 41)]
+    total = pytensor.function([x], pt.stack(parts).sum(axis=0), mode=MODE)
+    value = np.array([0.3, -1.2])
+    expected = sum(np.exp(value / k) for k in range(1, 41))
+    np.testing.assert_allclose(total(value), expected, rtol=1e-14)
+
+
 def test_arrays_of_other_shapes_are_refused() -> None:
     x, y = pt.dvectors("xy")
     added = pytensor.function([x, y], x + y, mode=MODE)

@@ -110,6 +110,36 @@ def test_attributions_are_integrals_of_slopes(name, approximation):
     assert not results["attribution"][0].any()
 
 
+@pytest.mark.parametrize(
+    "m",
+    [
+        (3, 1, 2, 2, 1, 2),
+        pytest.param((1, 1, 90, 1, 1), marks=pytest.mark.slow),
+        pytest.param((2,) * 9, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_attributions_to_many_columns_are_integrals_of_slopes(m):
+    """From corner to corner of the box, where the fastest product turns most often."""
+    d = len(m)
+    corners = 0.5 * np.array([-np.ones(d), np.ones(d)])
+    points, start = pt.tensor("x", shape=(None, d)), pt.tensor("b", shape=(d,))
+    box = bx.HSGP(m, 1.2)
+    basis = basis_functions.basis_of(from_pymc(cov.ExpQuad(d, ls=0.8)), box, pt.constant(corners))
+    outputs = [basis.value(points), basis.gradient(points), basis.attribution(points, start)]
+    of = pytensor.function([points, start], outputs, mode=MODE, on_unused_input="ignore")
+    low, high = 1.2 * corners[0], np.stack([1.2 * corners[1], np.linspace(-0.6, 0.5, d)])
+    t, w = np.polynomial.legendre.leggauss(400)
+    shares = of(high, low)[2]
+    for row, end in enumerate(high):
+        way = end - low
+        slopes = of(low + 0.5 * (1.0 + t)[:, None] * way, low)[1]
+        expected = way[:, None] * np.einsum("t,tdM->dM", 0.5 * w, slopes)
+        np.testing.assert_allclose(shares[row], expected, atol=1e-12 * abs(slopes).max())
+        values = of(np.stack([low, end]), low)[0]
+        np.testing.assert_allclose(shares[row].sum(axis=0), np.diff(values, axis=0)[0], atol=1e-12)
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_many_waves_make_the_kernel(name):
     phi = compiled(name, bx.RandomFeatures(200_000), ["value"])(X)["value"]

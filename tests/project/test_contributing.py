@@ -12,12 +12,15 @@ import pytest
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
+from bayes_gpx.cli_arguments import Approximation
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.likelihoods import KNOWN
 from bayes_gpx.model.named_kernels import KERNELS
+from bayes_gpx.processes.approximations import APPROXIMATIONS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "contributing.md"
 QUIET = {"progressbar": False}
+TABLES = KERNELS, KNOWN, METHODS, APPROXIMATIONS
 
 
 @pytest.fixture(scope="module")
@@ -27,13 +30,13 @@ def page():
     code = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "contributed", page)
-        for table in (KERNELS, KNOWN, METHODS):
+        for table in TABLES:
             for name in table:
                 patch.setitem(table, name, table[name])
-        known = {id(table): set(table) for table in (KERNELS, KNOWN, METHODS)}
+        known = {id(table): set(table) for table in TABLES}
         exec(compile("\n".join(code), str(PAGE), "exec"), vars(page))
         yield page
-        for table in (KERNELS, KNOWN, METHODS):
+        for table in TABLES:
             for name in set(table) - known[id(table)]:
                 del table[name]
 
@@ -119,6 +122,27 @@ def test_a_new_kernel_has_its_derivatives(fitted):
     near = bx.predictions(model, theta | {"sigma": 0.1}, [[1.0 - 1e-4], [1.0 + 1e-4]], **options)
     step = np.diff(near["f_mean"]) / 2e-4
     assert_allclose(slope["derivative_mean"].values.ravel(), step, rtol=1e-6)
+
+
+def test_a_new_approximation_is_near_the_exact_process_and_is_kept(page, fitted, tmp_path):
+    X, y = fitted[0].training.X, np.sin(fitted[0].training.X.values).sum(axis=1)
+    X = pd.DataFrame(X.values, columns=X.columns)
+    theta = {"lengthscale": 1.5, "amplitude": 1.0, "sigma": 0.3}
+    kinds = (None, page.EvenFeatures(512), bx.RandomFeatures(512))
+    exact, even, drawn = (
+        bx.attributions(
+            bx.GP(X, y, approximation=kind, scale=False), theta, X[:3], keep="summary", **QUIET
+        )["attribution_mean"].values
+        for kind in kinds
+    )
+    error = np.abs(even - exact).max()
+    assert error < 0.02 and error < 0.5 * np.abs(drawn - exact).max()
+    few = page.EvenFeatures(8)
+    fixed = {"lengthscale": 1.5, "amplitude": 1.0}
+    small = bx.GP(X, y, approximation=few, scale=False, priors=fixed)
+    bx.save(small, small.fit("map", start=theta, **QUIET), tmp_path / "fit.nc")
+    assert bx.load(tmp_path / "fit.nc")[0].of_features(["dose"]).specification.approximation == few
+    assert Approximation().convert("even:8", None, None) == few
 
 
 def test_a_name_entered_again_means_what_it_means_now(monkeypatch):

@@ -22,9 +22,9 @@ data: categorical dates fingerprints moments numbers features scaling sparse gap
     row_source out_of_core training reading sheets data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands from_pymc
-processes: operators base approximations path_moments integrated_gradients expected_gradients
+processes: operators base path_moments integrated_gradients expected_gradients
     players shapley covariance gaussian_process weight_process indexed_process
-    class_process basis_functions random_products basis_process
+    class_process basis_functions approximations random_products basis_process
 likelihoods: base softmax_expectations predictive continuous counts classification
 posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evidence/softmax
     evidence/correlated evidence/step_graphs evidence/variational evidence/sums

@@ -57,6 +57,11 @@ def exponential(x, xs, lengthscale, m=np):
 
 
 @kernel
+def cosine(x, xs, lengthscale, m=np):
+    return m.cos(2 * m.pi * m.sqrt(squared_distance(x, xs, lengthscale)))
+
+
+@kernel
 def ratquad(x, xs, lengthscale, alpha, m=np):
     return m.exp(-alpha * m.log1p(squared_distance(x, xs, lengthscale) / (2 * alpha)))
 
