@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 367_200, "code lines": 33_650, "files": 263}
+LIMITS = {"tokens": 368_550, "code lines": 33_750, "files": 263}
 
 LAYOUT = {
     tokenize.COMMENT,
