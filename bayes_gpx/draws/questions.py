@@ -243,10 +243,12 @@ def shapley_value(model: Any, baseline: str | None, orders: Orders | None = None
 
 def component(model: Any, names: tuple[str, ...], order: int) -> Question:
     """Parts of f by the kernel's summands of these names; the last may be the constant alone."""
-    # The constant has the center of y, and is added where no summand of the kernel is constant.
-    scaling, given = model.training.y_scaling, CONSTANT in names
+    # The constant has the center of y, and is added where no summand of the kernel is constant. All
+    # of several outputs have it where one of them has.
+    scaling, outputs = model.training.y_scaling, model.training.outputs
     center = np.ravel(scaling.center)[0]
-    found = names if given or not center else (*names, CONSTANT)
+    moved = np.any(center if outputs is None else outputs.scaling.center)
+    found = names if CONSTANT in names or not moved else (*names, CONSTANT)
     return Question(
         name="component",
         operator=_Components(order),

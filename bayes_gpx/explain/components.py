@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pytensor.tensor as pt
 import xarray as xr
@@ -13,10 +14,8 @@ import xarray as xr
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.evaluate import evaluate
-from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.draws.questions import responds
-from bayes_gpx.explain.answered import chosen, documented
+from bayes_gpx.explain.answered import answered, documented
 from bayes_gpx.kernels.additive import ElementarySymmetric
 from bayes_gpx.kernels.normal_form import Term
 from bayes_gpx.kernels.summands import Summand, summands
@@ -27,6 +26,7 @@ from bayes_gpx.system.warning import ExtrapolationWarning, warn
 from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
+    from bayes_gpx.draws.points import Points
     from bayes_gpx.kernels.base import Kernel
     from bayes_gpx.model.model import Model
 
@@ -125,8 +125,8 @@ def components(
     Raises
     ------
     ValueError
-        For a `GPX`, several outputs, an `order` that is not a positive whole number, the
-        response of classes and counts, and more than 500 components.
+        For a `GPX`, an `order` that is not a positive whole number, the response of classes and
+        counts, and more than 500 components.
 
     Warns
     -----
@@ -139,6 +139,9 @@ def components(
     components have the covariance ``k_s(x, x) [s = t] - k_s(x, X) C k_t(X, x)``. Here alpha and C
     belong to the whole kernel [1]_. If the data cannot distinguish two components, such as two
     constants or two trends, both have a large variance and their covariance is negative.
+
+    If outputs or classes correlate, k_s is the covariance of all outputs or classes. A component
+    then contains the output's own function and its multiples of the shared functions.
 
     References
     ----------
@@ -156,15 +159,19 @@ def components(
     >>> found["component_mean"].to_series().round(2).to_dict()
     {(0, 'linear'): 2.95, (0, 'expquad'): -0.49}
     """
-    options = chosen(locals())
-    refuse_swapped(model, idata)
-    if responds(model, on):
+    return answered(partial(_components, order=order), locals())
+
+
+def _components(
+    model: Model, idata: Draws, where: Points, *, order: int, **options: Any
+) -> xr.Dataset:
+    """Components at some points, of one output."""
+    if responds(model, options.get("on", "response")):
         raise ValueError(
             f"The response of likelihood={model.specification.likelihood!r} is not linear in f, "
             "and components exist only for f. Pass on='latent'."
         )
     parts, names = components_of(model, order)
-    where = points_to_explain(model, X_new, groups_new=groups_new, obs=obs)
     found = evaluate(model, idata, questions.component(model, names, order), where, **options)
     features = model.training.X.columns
     seen = {name: part.columns for name, part in zip(names, parts, strict=False)}
@@ -206,20 +213,11 @@ def kernel_of(model: Model) -> Kernel:
             "A GPX is a sum of contributions, one for each feature, and has no other components. "
             "Use bx.contributions."
         )
-    if training.outputs is not None:
-        raise ValueError(
-            f"The outputs {list(training.outputs.names)} have no components, not even one by one. "
-            "Fit bx.GP of one column of Y."
-        )
-    if specification.correlation:
-        raise ValueError(
-            "Classes that correlate cannot be divided into components. Pass correlation=0 for "
-            "independent classes."
-        )
     sizes = {"feature": (training.d,), "z_feature": (training.p,), None: ()}
-    theta = {h.name: pt.tensor(shape=sizes[h.dim]) for h in specification.hyperparameters}
+    known = (h for h in specification.hyperparameters if h.dim in sizes)
+    theta = {h.name: pt.tensor(shape=sizes[h.dim]) for h in known}
     process = specification.process(theta, training.d, model.called_kernel)
-    assert isinstance(process, GaussianProcess)  # the other two were refused above
+    assert isinstance(process, GaussianProcess)  # a GPX was refused above
     return process.kernel
 
 
@@ -231,7 +229,7 @@ def orthogonal_kernel(model: Model) -> Term:
     training = model.training
     if model.specification.grouped:
         raise ValueError(
-            "The model has groups, whose levels have no distribution that a variance could be "
+            "The model has groups, and their levels have no distribution that a variance could be "
             "divided over. Use bx.components, or fit a model without groups."
         )
     if training.X.levels:
@@ -249,7 +247,7 @@ def orthogonal_kernel(model: Model) -> Term:
         if abs(points @ weights - center[column]) > FAR * (sd[column] or 1.0):
             warn(
                 f"The measure of {training.X.columns[column]!r} has its mean at "
-                f"{points @ weights:.3g}, more than {FAR:g} sds from that of the training rows, "
+                f"{points @ weights:.3g}, more than {FAR:g} sds from the training mean, "
                 f"{center[column]:.3g} on the model's scale. With scale=True rows that are a "
                 "measure must be standardised as X is.",
                 ExtrapolationWarning,

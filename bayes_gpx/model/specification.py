@@ -348,10 +348,12 @@ class Specification:
 
     def _of_classes(self, theta: Mapping[str, Any], d: int, p: int) -> ClassProcess:
         """Prior of correlated classes; the levels of groups are independent between classes."""
-        parts: list[Any] = [GaussianProcess(product) for product in self._products(theta, d)]
-        shared = self.shared(theta)
+        products, shared = self._products(theta, d), self.shared(theta)
+        size = len(products) + self.grouped
+        parts: list[Any] = [GaussianProcess(k, (s, size)) for s, k in enumerate(products)]
         if self.grouped:
-            level = Part(self._of_each_group(theta, d, p), (Same(),))
+            level = self._of_each_group(theta, d, p)
+            level = Part(replace(level, place=(size - 1, size)), (Same(),))
             each = [*map(Part, parts), level]
             parts = [IndexedProcess((part,)) for part in each]
             shared = pt.concatenate([shared, pt.eye(self.classes)[None]])
@@ -383,9 +385,9 @@ class Specification:
         for r in range(self.correlation):
             factor = [h.name for h in self.hyperparameters if h.name.startswith(FACTOR)]
             own = {name.removeprefix(FACTOR): theta[name][r] for name in factor}
-            products = zip(self._products(own, d), self.loadings, strict=True)
-            for product, loadings in products:
-                process: Any = GaussianProcess(product)
+            products = list(zip(self._products(own, d), self.loadings, strict=True))
+            for s, (product, loadings) in enumerate(products):
+                process: Any = GaussianProcess(product, (s, len(products)))
                 if self.family == "GPX":
                     process = WeightProcess(product, n_features=p)
                 parts.append(Part(process, (Loaded(theta[loadings.name][:, r]),)))

@@ -97,7 +97,7 @@ class LowRankDesign:
             if part.separate == separate:
                 (asked,) = part.asked(bare)
                 own = by_observation(seen.design(asked), asked)
-                if isinstance(L, Components):
+                if isinstance(L, Components) and any(part.appended for part, _ in self.parts):
                     own = self._among_components(own, bare, separate)
                 loadings = part.loadings(cast(AtPoints, L))
                 own = own if loadings is None else by_rows(own, loadings)

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 
+import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
@@ -79,6 +80,14 @@ def by_pairs(K: Tensor, factor: Tensor) -> Tensor:
     m, n = factor.shape
     spread = K.reshape((m, K.shape[0] // m, n, K.shape[1] // n))
     return (spread * factor[:, None, :, None]).reshape(K.shape)
+
+
+def placed(values: Tensor, place: tuple[int, int], axis: int) -> Tensor:
+    """Replace each entry along an axis by c components: the i-th is the entry, others are 0."""
+    i, c = place
+    unit = np.eye(c)[i].reshape([-1 if a == axis + 1 else 1 for a in range(values.ndim + 1)])
+    shape = [c * size if a == axis else size for a, size in enumerate(values.shape)]
+    return (pt.expand_dims(values, axis + 1) * unit).reshape(shape)
 
 
 def diagonals(block: Tensor) -> Tensor:

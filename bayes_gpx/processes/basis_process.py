@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.processes.base import Process
+from bayes_gpx.processes.base import Process, placed
 from bayes_gpx.processes.basis_functions import (
     Basis,
     Expanding,
@@ -48,6 +48,7 @@ class BasisProcess(Process):
     # The noise `eps_w` of each row's weights, as a weight process without kernels; None for a plain
     # process.
     own: WeightProcess | None = None
+    place: tuple[int, int] | None = None  # among components, as in `GaussianProcess`
 
     def design(self, L: Operator) -> Tensor:
         """Matrix from coefficients to the values of L, (len L, M), without samples' own noise."""
@@ -66,7 +67,7 @@ class BasisProcess(Process):
             ((_column(amplitude) * own) * pt.ones((rows, 1))).ravel() for _, own, amplitude in parts
         ]
         functions = tuple((basis, 1.0) for basis, *_ in parts)
-        return BasisProcess(functions, self.own), pt.concatenate(scales)
+        return replace(self, sources=functions), pt.concatenate(scales)
 
     def values(self, L: Operator, coefficients: Tensor) -> Tensor:
         """Values (len L,) of L for these coefficients (M,)."""
@@ -90,7 +91,10 @@ class BasisProcess(Process):
     def _design(self, basis: Basis, amplitude: TensorLike, L: Any) -> Tensor:
         """The columns of `design` that belong to one of the sources, (len L, columns)."""
         if self.own is None:
-            by_points = rows_of(basis, L)
+            if self.place and isinstance(L, Components):
+                by_points = placed(_values(basis, L), self.place, 1)
+            else:
+                by_points = rows_of(basis, L)
             return (amplitude * by_points).reshape((-1, by_points.shape[-1]))
         if L.tied:
             p = L.Z.type.shape[1]
@@ -162,8 +166,9 @@ def expanded(process: Process, approximation: Expanding, X: TensorLike) -> Any:
     if isinstance(process, BasisProcess):
         return process
     if not isinstance(process, WeightProcess):
-        kernel = cast(GaussianProcess, process).kernel
-        return BasisProcess(((basis_of(kernel, approximation, X), 1.0),))
+        process = cast(GaussianProcess, process)
+        basis = basis_of(process.kernel, approximation, X)
+        return BasisProcess(((basis, 1.0),), place=process.place)
     bases = (basis_of(kernel, approximation, X) for kernel in process.kernels)
     own = WeightProcess((), process.sigma_w, (), process.n_features)
     return BasisProcess(tuple(zip(bases, process.amplitudes, strict=True)), own)

@@ -14,8 +14,8 @@ from bayes_gpx.aliases import Tensor
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.from_pymc import from_pymc
 from bayes_gpx.processes import covariance
-from bayes_gpx.processes.base import KernelProcess, diagonals
-from bayes_gpx.processes.operators import AtPoints, Derivative, Value
+from bayes_gpx.processes.base import KernelProcess, diagonals, placed
+from bayes_gpx.processes.operators import AtPoints, Components, Derivative, Value
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,13 @@ class GaussianProcess(KernelProcess):
     ----------
     cov_func : pymc.gp.cov.Covariance
         Including its amplitude.
+    place : (int, int), optional
+        Position among components, and their number: the process is this component, and has none of
+        the others. By default, each summand of the kernel is a component.
     """
 
     cov_func: cov.BaseCovariance
+    place: tuple[int, int] | None = None
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -36,13 +40,24 @@ class GaussianProcess(KernelProcess):
         return from_pymc(self.cov_func)
 
     def _covariance(self, L: AtPoints, M: AtPoints) -> Tensor:
-        return covariance.covariance(self.kernel, L, M)
+        K = covariance.covariance(self.kernel, self._asked(L), self._asked(M))
+        for axis, one in enumerate((L, M)):
+            if self.place and isinstance(one, Components):
+                K = placed(K, self.place, axis)
+        return K
 
     def _variance(self, L: AtPoints) -> Tensor:
         return diagonals(self._block(L))
 
     def _block(self, L: AtPoints) -> Tensor:
-        return covariance.block(self.kernel, L)
+        block = covariance.block(self.kernel, self._asked(L))
+        if self.place and isinstance(L, Components):
+            return placed(placed(block, self.place, 1), self.place, 2)
+        return block
+
+    def _asked(self, L: AtPoints) -> AtPoints:
+        """The operator; for components, the value that is one of them."""
+        return Value(L.X) if self.place and isinstance(L, Components) else L
 
     def _summed(self, L: Derivative, M: Value, weights: Tensor) -> Tensor:
         return covariance.summed(self.kernel, L, M, weights)

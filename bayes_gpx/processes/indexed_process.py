@@ -20,7 +20,7 @@ NO_GROUP = -1.0
 
 @dataclass(frozen=True)
 class Same:
-    """A separate function for each code, independent of those of other codes; 0 for `NO_GROUP`."""
+    """Independent functions, one for each code; 0 for `NO_GROUP`."""
 
     column: int = -1  # among the columns of codes, counted from the last
 
@@ -61,9 +61,14 @@ class Part:
         """Whether groups have separate functions."""
         return any(isinstance(index, Same) for index in self.indices)
 
+    @property
+    def appended(self) -> bool:
+        """Whether the groups' functions are one more component, after the kernel's components."""
+        return self.separate and getattr(self.process, "place", None) is None
+
     def asked(self, *operators: AtPoints) -> list[AtPoints]:
-        """The operators as this part is asked; what groups add is one component, a value."""
-        if not self.separate:
+        """The operators for this part; the groups' functions are one component, a value."""
+        if not self.appended:
             return [*operators]
         return [Value(L.X, smooth=True) if isinstance(L, Components) else L for L in operators]
 
@@ -117,12 +122,12 @@ class IndexedProcess(KernelProcess):
 
     def _added(self, each: list[Tensor], axes: Sequence[int]) -> Tensor:
         """The sum over parts; groups' own parts are one more component along such axes."""
-        if not axes:
+        if not axes or not any(part.appended for part in self.parts):
             return reduce(add, each)
         pairs = zip(self.parts, each, strict=True)
         sums: list[list[Tensor]] = [[], []]
         for part, own in pairs:
-            sums[part.separate].append(own)
+            sums[part.appended].append(own)
         shared, own = (reduce(add, parts) for parts in sums)
         return with_last_component(shared, own, axes)
 

@@ -425,7 +425,7 @@ class Findings:
     def summed(self) -> bool:
         """Whether f is a sum of several components that vary."""
         specification = self.model.specification
-        if specification.family != "GP" or specification.grouped or specification.correlation:
+        if specification.family != "GP" or specification.grouped:
             return False
         return sum(part.name != CONSTANT for part in components_of(self.model, 1)[0]) > 1
 

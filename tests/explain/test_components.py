@@ -178,9 +178,6 @@ def test_what_has_no_components_is_refused():
     theta = {"lengthscale": LS, "amplitude": 1.0, "sigma": SIGMA}
     with pytest.raises(ValueError, match="Use bx.contributions"):
         bx.components(bx.GPX(X, Y), theta | {"sigma_w": 0.1}, **QUIET)
-    with pytest.raises(ValueError, match="not even one by one. Fit bx.GP"):
-        several = bx.GP(X, np.column_stack([Y, -Y]))
-        bx.components(several, dict.fromkeys(several.hyperparameters, 1.0))
     with pytest.raises(ValueError, match="no distribution .* a model without groups"):
         kernel = lambda d: bx.Additive(d, 1.0, 2, measure="gaussian")  # noqa: E731
         grouped = bx.GP(X, Y, groups=np.arange(25) % 3, kernel=kernel)

@@ -262,9 +262,39 @@ def test_more_latent_values_than_one_matrix_holds_are_refused():
         bx.GP(X, CODES > 0, likelihood="bernoulli", correlation=1)
 
 
-def test_components_of_classes_that_correlate_are_refused(model):
-    with pytest.raises(ValueError, match="lasses that correlate cannot be divided.*correlation=0"):
-        bx.components(model, THETA, NEW, **QUIET)
+@pytest.mark.parametrize(
+    "grouped", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["alone", "with groups"]
+)
+def test_components_of_correlated_classes_are_those_of_a_dense_newton(grouped):
+    linear = np.array([[0.4], [0.9], [-0.3]])
+    theta = {"linear_amplitude": 0.3, "linear_loading": linear, "expquad_loading": LOADING}
+    theta |= {f"expquad_{name}": value for name, value in ALONE.items()}
+    of, at = np.arange(N) % 4, np.array([2, 0, 9])
+    each = {
+        "linear": lambda A, B, *_: np.kron(A @ B.T, 0.09 * np.eye(3) + linear @ linear.T),
+        "expquad": lambda A, B, *_: between(A, B),
+    }
+    options = {"kernel": "linear + expquad"}
+    if grouped:
+        each["group"] = lambda A, B, a, b: np.kron(a[:, None] == b, 0.36 * np.eye(3))
+        theta["group_amplitude"], options["groups"] = 0.6, of
+    K = sum(k(X, X, of, of) for k in each.values())
+    _, slope, W, _ = oracle.softmax_laplace(K, CODES, 3)
+    inside = W @ np.linalg.inv(np.eye(len(K)) + K @ W)
+    asked = {"covariance": True, "keep": "summary"} | ({"groups_new": at} if grouped else {})
+    found = bx.components(model_of(**options), theta, NEW, **asked, **QUIET)
+    assert found["component"].values.tolist() == list(each)
+    cross = np.stack([k(NEW, X, at, of) for k in each.values()])
+    mean = (cross @ slope.ravel()).reshape((len(each), 3, 3))
+    cov = -np.einsum("aij,jk,blk->aibl", cross, inside, cross)
+    for a, k in enumerate(each.values()):
+        cov[a, :, a] += k(NEW, NEW, at, at)
+    own = np.arange(9)
+    within = cov[:, own, :, own].reshape((3, 3, len(each), len(each)))  # obs, class, components
+    dims = "obs", "class", "component"
+    assert_allclose(found["component_mean"].transpose(*dims), mean.transpose(1, 2, 0), **EXACT)
+    assert_allclose(found["component_cov"].transpose(*dims, ...), within, **EXACT)
+    assert found["completeness_residual_variance"].max() < 1e-10
 
 
 @pytest.mark.slow

@@ -104,6 +104,34 @@ def test_derivatives_are_those_of_finite_differences(model):
         np.testing.assert_allclose(of_j["derivative_sd"].values.ravel() ** 2, variance, **close)
 
 
+def test_components_contain_each_output_and_what_outputs_share():
+    """With the covariances of each summand, of all outputs, in NumPy."""
+    linear, of_linear = np.array([0.6, 0.4, 0.9]), np.random.default_rng(6).normal(size=(3, 2))
+    slopes = np.diag(linear**2) + of_linear @ of_linear.T
+    each = {"linear": lambda A, B: np.kron(A @ B.T, slopes), "expquad": blocks}
+    theta = {"sigma": SIGMA, "linear_amplitude": linear, "linear_loading": of_linear}
+    theta |= {"expquad_lengthscale": LENGTHS, "expquad_amplitude": AMPLITUDE}
+    theta |= {"factor_expquad_lengthscale": OF_FACTORS, "expquad_loading": LOADING}
+    summed = bx.GP(X, Y, correlation=2, scale=False, kernel="linear + expquad")
+    found = bx.components(summed, theta, X_NEW, covariance=True, **QUIET)
+    noise = np.kron(np.eye(9), np.diag(SIGMA**2))
+    C = (sum(k(X, X) for k in each.values()) + noise)[KNOWN][:, KNOWN]
+    cross = np.stack([k(X_NEW, X)[:, KNOWN] for k in each.values()])
+    mean = (cross @ np.linalg.solve(C, Y.ravel()[KNOWN])).reshape((2, 4, 3))
+    cov = -np.einsum("aij,jk,bik->iab", cross, np.linalg.inv(C), cross)
+    for a, k in enumerate(each.values()):
+        cov[:, a, a] += np.diag(k(X_NEW, X_NEW))
+    assert found["component"].values.tolist() == list(each)
+    dims = "obs", "output", "component"
+    np.testing.assert_allclose(
+        found["component_mean"].transpose(*dims), mean.transpose(1, 2, 0), **EXACT
+    )
+    within = found["component_cov"].transpose(*dims, "component_bis")
+    np.testing.assert_allclose(within, cov.reshape((4, 3, 2, 2)), **EXACT)
+    f = bx.predictions(summed, theta, X_NEW, **QUIET)["f_mean"]
+    np.testing.assert_allclose(found["component_mean"].sum("component"), f, **EXACT)
+
+
 SLOW = pytest.param(bx.shapley_values, marks=pytest.mark.slow)
 
 

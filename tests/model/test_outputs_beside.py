@@ -66,6 +66,67 @@ def test_inducing_points_at_all_rows_are_exact(case):
     close(*(bx.loo_predictions(m, theta, progressbar=False) for m in (every, exact)))
 
 
+SUMMED = {
+    "linear_amplitude": np.array([0.6, 0.4]),
+    "expquad_lengthscale": THETA["lengthscale"],
+    "expquad_amplitude": THETA["amplitude"],
+    "sigma": THETA["sigma"],
+}
+SHARED_SUMMED = {
+    "factor_expquad_lengthscale": SHARED["factor_lengthscale"],
+    "linear_loading": [[0.3], [-0.6]],
+    "expquad_loading": SHARED["loading"],
+}
+GROUPED = pytest.mark.parametrize("grouped", [False, True], ids=["alone", "with groups"])
+
+
+@GROUPED
+@pytest.mark.parametrize(
+    "approximation",
+    [None, *(pytest.param(a, marks=pytest.mark.slow) for a in APPROXIMATIONS[1:])],
+    ids=str,
+)
+def test_components_without_correlation_are_those_of_separate_models(approximation, grouped):
+    table = np.where(np.isnan(Y), 0.1, Y) + [0.0, 5.0]
+    theta, new = SUMMED | (LEVELS if grouped else {}), {"groups_new": G_NEW} if grouped else {}
+    options = {"kernel": "linear + expquad", "approximation": approximation}
+    options |= {"groups": G} if grouped else {}
+    asked = {"X_new": X_NEW, "covariance": True} | new | QUIET
+    found = bx.components(bx.GP(X, table, **options), theta, **asked)
+    for o, name in enumerate(("y0", "y1")):
+        own = {hyper: value[o] for hyper, value in theta.items()}
+        expected = bx.components(bx.GP(X, table[:, o], **options), own, **asked)
+        close(found.sel(output=name), expected, 1e-9)
+        cov = found["component_cov"].sel(output=name)
+        assert_allclose(cov, expected["component_cov"], atol=1e-9)
+
+
+def test_outputs_have_a_constant_where_one_of_them_has_a_mean():
+    table = np.column_stack([np.tile([-1.0, 1.0], 10), np.tile([4.0, 6.0], 10)])
+    found = bx.components(bx.GP(X, table), THETA, X_NEW, **QUIET)
+    assert found["component"].values.tolist() == ["expquad", "constant"]
+    assert (found["component_mean"].sel(component="constant") == [0.0, 5.0]).all()
+
+
+@pytest.mark.slow
+@GROUPED
+@pytest.mark.parametrize(
+    ("approximation", "rtol"), [(bx.Inducing(X.to_numpy()), 1e-6), (bx.HSGP([24, 24], 3.0), 1e-4)]
+)
+def test_components_of_near_exact_approximations_are_exact(approximation, rtol, grouped):
+    theta, new, options = SUMMED | SHARED_SUMMED, {}, {"kernel": "linear + expquad"}
+    if grouped:
+        theta, new, options = theta | LEVELS, {"groups_new": G_NEW}, options | {"groups": G}
+    rows = X_NEW.clip(X.min(), X.max(), axis=1)
+    exact, near = (
+        bx.GP(X, Y, correlation=1, approximation=a, **options) for a in (None, approximation)
+    )
+    found, expected = (bx.components(m, theta, rows, **new, **QUIET) for m in (near, exact))
+    close(found, expected, rtol)
+    f = bx.predictions(near, theta, rows, **new, **QUIET)["f_mean"]
+    assert_allclose(found["component_mean"].sum("component"), f, atol=1e-9)
+
+
 @pytest.mark.parametrize("approximation", APPROXIMATIONS, ids=str)
 def test_without_correlation_outputs_are_models_of_their_own(case, approximation):
     family, theta, options, new = case

@@ -277,9 +277,7 @@ FUNCTIONS = {
         asked, "weights", smooth=True, units="original", covariance=True, **SUMMARY
     ),
     "contributions": partial(asked, "contributions", on="latent", **SUMMARY),
-    "components": lambda built, theta: bx.components(
-        built, theta, new_rows(built)["X_new"], on="latent", **SUMMARY
-    ),
+    "components": partial(asked, "components", on="latent", **SUMMARY),
     "sobol_indices": partial(trained, "sobol_indices", **QUIET),
     "relevance": partial(asked, "relevance", **QUIET),
     "relevance of the mixture": partial(asked, "relevance", over="mixture", **QUIET),
