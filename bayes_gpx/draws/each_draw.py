@@ -56,6 +56,9 @@ LONG_ENOUGH = 0.3
 MOST_TOGETHER = 100
 """Most draws of a task, so all processes share them."""
 
+SHARED = 0.5
+"""Share of a core that each more of them adds: the rest waits for Python's lock, or for memory."""
+
 WORTH_THREADS = 0.3
 """Seconds of work from which threads are started: each of them copies functions first."""
 
@@ -335,7 +338,7 @@ class _Turns:
             size, found = _of_several(self.work, *group)
             seconds, left = (perf_counter() - started) / max(size, 1), left - size
             if done == 1 and description:
-                announce(description, left * seconds / workers)
+                announce(description, left * seconds / (1.0 + SHARED * (workers - 1)))
             yield size, found
             if done and self.executor is not None:
                 self.together = draws_together(seconds * size)
