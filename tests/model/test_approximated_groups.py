@@ -95,8 +95,17 @@ def test_densities_and_rows_left_out_are_exact(pair):
             np.testing.assert_allclose(of_every["elpd_group"], of_exact["elpd_group"], rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", APPROXIMATIONS)
-@pytest.mark.parametrize("likelihood", RESPONSES)
+@pytest.mark.parametrize(
+    ("likelihood", "name"),
+    [
+        # Strategies see basis functions alone: sines and waves take turns in the quick tests.
+        pytest.param(
+            likelihood, name, marks=pytest.mark.slow if name == ("sines", "waves")[k % 2] else ()
+        )
+        for k, likelihood in enumerate(RESPONSES)
+        for name in APPROXIMATIONS
+    ],
+)
 def test_without_amplitude_there_are_no_groups(name, likelihood):
     """The approximation without groups has code of its own for each likelihood."""
     options = {"likelihood": likelihood, "approximation": APPROXIMATIONS[name]}

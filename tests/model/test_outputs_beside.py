@@ -127,7 +127,21 @@ def test_components_of_near_exact_approximations_are_exact(approximation, rtol, 
     assert_allclose(found["component_mean"].sum("component"), f, atol=1e-9)
 
 
-@pytest.mark.parametrize("approximation", APPROXIMATIONS, ids=str)
+# Half of all combinations, with all pairs of kind, groups and approximation; the rest are slow.
+CASES = [(k, g) for k in KINDS for g in (False, True)]
+HALVES = [
+    pytest.param(
+        each,
+        approximation,
+        marks=pytest.mark.slow if (a + (each[0] == "GPX") + each[1]) % 2 else (),
+        id=f"{each}-{approximation}",
+    )
+    for each in CASES
+    for a, approximation in enumerate(APPROXIMATIONS)
+]
+
+
+@pytest.mark.parametrize(("case", "approximation"), HALVES, indirect=["case"])
 def test_without_correlation_outputs_are_models_of_their_own(case, approximation):
     family, theta, options, new = case
     table = np.where(np.isnan(Y), 0.1, Y)
