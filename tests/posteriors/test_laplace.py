@@ -16,6 +16,7 @@ import oracle
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.continuous import Normal
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.numerics.threads import begin_turn
 from bayes_gpx.posteriors.evidence.laplace import LaplaceEvidence, laplace_evidence
 from bayes_gpx.posteriors.evidence.numba_forms import NATIVE_MODE
 
@@ -270,7 +271,8 @@ def test_each_mode_is_searched_for_once():
     search._own.functions = (lambda *given: calls.append(given) or local(*given),)
     covariances = [np.exp(-0.5 * SQUARES / length**2) * 9.0 for length in (0.5, 1.0, 2.0)]
     rounds = []
-    for _ in range(2):
+    for _ in range(2):  # explanations come back to their draws, in the same turns
+        begin_turn()
         before = len(calls)
         found = [search.mode(K, [y, EXPOSURE])[0] for K in covariances]
         rounds.append((found, len(calls) - before))
