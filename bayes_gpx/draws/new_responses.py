@@ -11,8 +11,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.draws.normals import blocks, variances
 from bayes_gpx.draws.scales import mean_response, symbols_of_normal
-from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities, points
-from bayes_gpx.numerics.jets import Jet
+from bayes_gpx.likelihoods.softmax_expectations import points, probabilities
 from bayes_gpx.numerics.threads import ThreadedFunction
 
 if TYPE_CHECKING:
@@ -43,8 +42,7 @@ class NewResponses:
             noise = self._training.y_scaling.scale**2 * likelihood.variance(0.0, theta)
             return mean, variances(second) + noise
         if self._classes:
-            normal = Jet(mean), Jet(cast(np.ndarray, blocks(second)))
-            return np.stack([jet.value for jet in expected_probabilities(*normal)], axis=1), 0.0
+            return probabilities(mean, cast(np.ndarray, blocks(second))), 0.0
         f = mean[:, 0], variances(second)[:, 0]
         return _expectation(cast("ScalarLikelihood", self._observation))(*f, self.exposure[rows])[
             :, None

@@ -16,6 +16,7 @@ from bayes_gpx.draws.leave_one_out import OF_ONE, by_row, draw_left_out
 from bayes_gpx.draws.left_out_together import LEAD, first_of_each, log_units, read_groups
 from bayes_gpx.draws.naming import origin, under_one_name
 from bayes_gpx.draws.scales import mean_response
+from bayes_gpx.likelihoods.softmax_expectations import probabilities
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.validation import count
 
@@ -39,8 +40,9 @@ def _asked(draw: OneDraw) -> list:
         joint = terms
     else:
         joint, terms, mean, spread = draw.strategy.leave_groups_out(given, draw.groups)
-    expected = observation.expected(mean, spread, given.exposure).value
-    outputs = [joint, terms, mean, spread, expected]
+    outputs = [joint, terms, mean, spread]
+    if not observation.class_shape:
+        outputs.append(observation.expected(mean, spread, given.exposure).value)
     if observation.ordered:
         moments = (mean, spread, given.theta, given.exposure)
         ordered = cast("ScalarLikelihood", observation)
@@ -176,8 +178,12 @@ def loo_predictions(
     found, hyper, jitter = at_training_rows(
         model, idata, _asked, groups=codes, num_draws=num_draws, progressbar=progressbar
     )
-    joint, terms, mean, spread, expected, *at_most = found
+    joint, terms, mean, spread, *more = found
     observation, training = model.specification.observation, model.training
+    if observation.class_shape:
+        expected, at_most = probabilities(mean, spread @ spread.swapaxes(-1, -2)), []
+    else:
+        expected, *at_most = more
     scaling = training.response_scaling
     if codes is None:
         log_weights, pareto_k = _weights(model, hyper, terms)

@@ -53,6 +53,13 @@ def expected_probabilities(mean: Jet, variance: Jet) -> tuple[Jet, ...]:
     return tuple(Jet(value[:, c], first[..., c], second[..., c]) for c in range(value.shape[1]))
 
 
+def probabilities(mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """Expected probabilities (..., C) of f ~ N(mean, covariance), (..., C) and (..., C, C)."""
+    C = mean.shape[-1]
+    found = _at(mean.reshape((-1, C)), covariance.reshape((-1, C, C)))[0]
+    return found.reshape(mean.shape)
+
+
 def _moved(jet: Jet, e: int, t: float) -> tuple[np.ndarray, np.ndarray]:
     """Taylor expansions of the value and its first derivatives, a way t along feature e."""
     value, first, second = cast(tuple[np.ndarray, np.ndarray, np.ndarray], jet)
