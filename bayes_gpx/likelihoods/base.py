@@ -165,6 +165,11 @@ class Likelihood(ABC):
         )
 
     @property
+    def comparable(self) -> bool:
+        """Whether there is a `predictive`."""
+        return type(self).predictive is not Likelihood.predictive
+
+    @property
     def class_shape(self) -> tuple[int, ...]:
         """Shape of the latent values of one row: (C,), or () for one."""
         return () if self.classes is None else (self.classes,)

@@ -28,8 +28,8 @@ from bayes_gpx.numerics.gaussian_expectations import NODES, SDS, narrowed, nodes
 from bayes_gpx.numerics.threads import ThreadedFunction
 
 FARTHEST = 30.0
-"""Beyond these values of f, of both signs, the log density goes on as a straight line, so that
-nothing overflows: by then a rate is 1e-13 or 1e13 times its center."""
+"""Beyond these values of f, of both signs, the log density goes on as a straight line, and nothing
+overflows. A rate is 1e-13 or 1e13 times its center there."""
 
 FIRST, MORE = 141, 140
 """Sums over counts have all of the first counts, and equal steps beyond: to some 1e-4."""
@@ -43,7 +43,7 @@ AT_ONCE = 2000
 
 
 class Template(NamedTuple):
-    """Scalars f, y, exposure and hyperparameters, and what depends on them."""
+    """Scalars f, y, exposure and hyperparameters, and functions of them."""
 
     inputs: tuple[Tensor, ...]
     logp: tuple[Tensor, ...]  # with its three derivatives in f
@@ -118,7 +118,7 @@ class Derived(ScalarLikelihood):
     def _applied(
         self, outputs: tuple[Tensor, ...], f: Tensor, y: Any, theta: Theta, exposure: Exposure
     ) -> list[Tensor]:
-        """Outputs of the template for arrays of f, and what broadcasts with it."""
+        """Outputs of the template for arrays that broadcast with f."""
         known = [theta[name] for name in self.hyperparameters] if theta else []
         given = [f, y, 1.0 if exposure is None else pt.cast(exposure, "float64"), *known]
         inputs: Any = dict(zip(_template(self).inputs, map(pt.as_tensor, given), strict=False))
@@ -229,7 +229,7 @@ _SCALES: dict[str, Any] = {
 
 
 def _known(log_density: Tensor) -> Tensor:
-    """Log densities without NaN, which are those of impossible y."""
+    """Log densities, with -inf for a NaN: the y is impossible."""
     return pt.switch(pt.isnan(log_density), -np.inf, log_density)
 
 

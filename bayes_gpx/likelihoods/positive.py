@@ -1,6 +1,8 @@
 """Positive numbers with a log link: amounts, durations and concentrations."""
 
+from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pymc as pm
@@ -12,16 +14,34 @@ from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
 from bayes_gpx.likelihoods.derived import Derived
 from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
+from bayes_gpx.likelihoods.predictive import Located, Predictive
+from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import ndtr, softplus
 
 SHAPE = DefaultPrior(lambda name: pm.Gamma(name, alpha=2.0, beta=0.5))
 """Shapes of about 1 to 10."""
 
 
-class _Positive(LogLink, Derived):
+class _Positive(Located, LogLink, Derived):
     """y above 0, and the mean response, or its median, is exposure exp(f)."""
 
     support = "positive"
+
+    @abstractmethod
+    def information(self, theta: Theta) -> Any:
+        """Expected information about f, the same for each f."""
+
+    def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Expected information about f."""
+        return pt.ones_like(f) * self.information(theta)
+
+    def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
+        """Distribution of log y where f ~ N(mean, variance), jets.
+
+        It is taken as normal, with the information about f that y has: exact for `LogNormal`. A
+        divergence between two distributions of y is the divergence between those of log y.
+        """
+        return Predictive((mean,), variance.shifted(1.0 / self.information(theta)))
 
     def mean(self, f: Tensor, exposure: Tensor) -> Tensor:
         """Return exposure exp(f)."""
@@ -47,9 +67,9 @@ class LogNormal(_Positive):
         sigma = theta["sigma"]
         return ndtr((pt.log(y) - log_mean(f, exposure)) / sigma + sigma / 2.0)
 
-    def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+    def information(self, theta: Theta) -> Any:
         """Expected information about f."""
-        return pt.ones_like(f) / pt.sqr(theta["sigma"])
+        return 1.0 / theta["sigma"] ** 2
 
     def variance(
         self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
@@ -72,9 +92,9 @@ class Gamma(_Positive):
         shape = theta["shape"]
         return pm.Gamma.dist(alpha=shape, beta=shape * pt.exp(-f) / exposure)
 
-    def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+    def information(self, theta: Theta) -> Any:
         """Expected information about f."""
-        return pt.ones_like(f) * theta["shape"]
+        return theta["shape"]
 
     def variance(
         self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
@@ -99,9 +119,9 @@ class Weibull(_Positive):
         log_ratio = pt.gammaln(1.0 + 1.0 / shape)
         return pm.Weibull.dist(alpha=shape, beta=exposure * pt.exp(f - log_ratio))
 
-    def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+    def information(self, theta: Theta) -> Any:
         """Expected information about f."""
-        return pt.ones_like(f) * pt.sqr(theta["shape"])
+        return theta["shape"] ** 2
 
     def variance(
         self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
@@ -151,9 +171,9 @@ class LogLogistic(_Positive):
     def _distance(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure) -> Tensor:
         return theta["shape"] * (pt.log(y) - log_mean(f, exposure))
 
-    def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+    def information(self, theta: Theta) -> Any:
         """Expected information about f."""
-        return pt.ones_like(f) * pt.sqr(theta["shape"]) / 3.0
+        return theta["shape"] ** 2 / 3.0
 
     def variance(
         self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None

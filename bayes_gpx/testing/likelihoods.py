@@ -126,7 +126,7 @@ def _check_scalar(own: _Scalar, y: np.ndarray, rng: np.random.Generator) -> None
         require((steps > 0.0).all(), f"steps are not positive: {steps.min():.3g}.")
     _check_draws(own, f, rng)
     _check_expectations(own, each, rng)
-    if type(of).predictive is not Likelihood.predictive:
+    if of.comparable:
         _check_predictive(own)
 
 

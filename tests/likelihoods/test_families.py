@@ -9,6 +9,7 @@ from scipy import optimize, stats
 from scipy.special import expit, gamma
 
 import bayes_gpx as bx
+from bayes_gpx.cli import main
 from bayes_gpx.likelihoods import named
 from bayes_gpx.numerics.compile_modes import MODE
 
@@ -148,3 +149,15 @@ def test_a_gamma_model_answers_on_the_scale_of_y_whatever_its_unit():
     ]
     assert_allclose(1000.0 * found[0]["mean_mean"], found[1]["mean_mean"], rtol=1e-8)
     assert np.corrcoef(found[0]["mean_mean"], np.exp(np.sin(X[:, 0])))[0, 1] > 0.8
+
+
+def test_the_command_takes_a_family(tmp_path):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=20)
+    y = rng.gamma(5.0, np.exp(np.sin(x)) / 5.0)
+    rows = "\n".join(f"{a},{b}" for a, b in zip(x, y, strict=True))
+    (tmp_path / "data.csv").write_text(f"x,y\n{rows}\n")
+    words = ["fit", f"{tmp_path}/data.csv", "--target", "y", "--model", "gp", "--method", "map"]
+    assert main([*words, "--likelihood", "gamma", "--out", f"{tmp_path}/run", "--quiet"]) == 0
+    model, idata = bx.load(f"{tmp_path}/run/fit.nc")
+    assert model.specification.likelihood == "gamma" and "shape" in idata["posterior"]
