@@ -31,6 +31,9 @@ FARTHEST = 30.0
 """Beyond these values of f, of both signs, the log density goes on as a straight line, and nothing
 overflows. A rate is 1e-13 or 1e13 times its center there."""
 
+CLEAR = 0.1
+"""Share of the expected curvature above which a step takes the observed curvature."""
+
 FIRST, MORE = 141, 140
 """Sums over counts have all of the first counts, and equal steps beyond: to some 1e-4."""
 
@@ -158,6 +161,15 @@ class Derived(ScalarLikelihood):
         y, weights = self._over_y(f, theta, exposure)
         slope = self.derivatives(f[:, None], y, theta, column(exposure))[0]
         return (weights * pt.sqr(slope)).sum(axis=1)
+
+    def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Curvature for Newton's steps: observed where `logp` curves down clearly, else expected.
+
+        The expected alone converges slowly where the observed is far larger or smaller.
+        """
+        expected = self.fisher(f, theta, exposure)
+        observed = -self.derivatives(f, y, theta, exposure)[1]
+        return pt.switch(observed > CLEAR * expected, observed, expected)
 
     def _over_y(self, f: Tensor, theta: Theta, exposure: Exposure) -> tuple[Tensor, Tensor]:
         """Possible y for each f, (n, K), and their probabilities."""

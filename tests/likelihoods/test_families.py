@@ -161,3 +161,14 @@ def test_the_command_takes_a_family(tmp_path):
     assert main([*words, "--likelihood", "gamma", "--out", f"{tmp_path}/run", "--quiet"]) == 0
     model, idata = bx.load(f"{tmp_path}/run/fit.nc")
     assert model.specification.likelihood == "gamma" and "shape" in idata["posterior"]
+
+
+def test_the_search_arrives_where_expected_curvatures_alone_do_not():
+    rng = np.random.default_rng(85)
+    X = rng.normal(size=(25, 2))
+    K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2)) + 1e-9 * np.eye(25)
+    name, theta = "zero_inflated_negative_binomial", {"inflation": 0.3, "dispersion": 3.0}
+    y = named(name).draw(np.linalg.cholesky(K) @ rng.normal(size=25), theta, rng)
+    model = bx.GP(X, y, likelihood=name, scale=False)
+    known = {"lengthscale": [1.0, 1.0], "amplitude": 1.0, **theta}
+    assert np.isfinite(bx.predictions(model, known, on="latent", **QUIET)["f_mean"]).all()

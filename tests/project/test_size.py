@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 371_000, "code lines": 34_050, "files": 266}
+LIMITS = {"tokens": 377_900, "code lines": 34_610, "files": 272}
 
 LAYOUT = {
     tokenize.COMMENT,
