@@ -31,7 +31,7 @@ def kind_of(observation: Likelihood) -> str:
     """What kind of column a likelihood predicts, in words."""
     if observation.labelled:
         return "two labels" if observation.classes is None else "labels"
-    return "counts" if observation.exposed else "numbers"
+    return "counts" if observation.discrete else "numbers"
 
 
 @dataclass(frozen=True)

@@ -111,9 +111,9 @@ def lock_seconds(name):
         compile_modes.DirectLinker.make_all = made_of
 
 
-def main():
+def main(names):
     rows = []
-    for name in CALLS:
+    for name in names or CALLS:
         # First, since others would keep the functions that it compiles.
         command = [sys.executable, __file__, "lock", name]
         lock = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
@@ -122,7 +122,7 @@ def main():
             {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE},
         )
         halves = [
-            subprocess.Popen([sys.executable, __file__, name, *chains], text=True, **pipes)
+            subprocess.Popen([sys.executable, __file__, "half", name, *chains], text=True, **pipes)
             for chains in (["0", "1"], ["2", "3"])
         ]
         for one in halves:
@@ -157,7 +157,7 @@ def main():
 if __name__ == "__main__":
     if sys.argv[1:2] == ["lock"]:
         print(lock_seconds(sys.argv[2]))
-    elif sys.argv[1:]:
-        half(sys.argv[1], [int(k) for k in sys.argv[2:]])
+    elif sys.argv[1:2] == ["half"]:
+        half(sys.argv[2], [int(k) for k in sys.argv[3:]])
     else:
-        main()
+        main(sys.argv[1:])

@@ -97,9 +97,9 @@ def calibrate(
         - `prior_sbc` or `posterior_sbc`: ranks in (0, 1), with dims `chain` (one), `draw` (runs)
           and the dims of the quantity; plot them with ``az.plot_ecdf_pit(found,
           group="prior_sbc")``. The quantities are the hyperparameters by name; `f`, `y`,
-          `derivative`, `attribution` from the mean, `relevance`, and for a GPX `weight` and
-          `contribution`, at three rows; and `log_likelihood` of all responses given
-          hyperparameters;
+          `derivative`, `attribution` from the mean, `relevance` where the likelihood has it, and
+          for a GPX `weight` and `contribution`, at three rows; and `log_likelihood` of all
+          responses given hyperparameters;
         - `truth`: the true values;
         - `runs`: seconds, and the diagnostics of the fits;
         - `uniformity`: the smallest p-value of each quantity, by `arviz_stats`, times the number of

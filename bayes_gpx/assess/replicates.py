@@ -215,7 +215,7 @@ class Replicates:
             both = [log_likelihood(model, one, **chosen) for one in (known, idata)]
             evidence = [_flat(one["log_marginal_likelihood"]) for one in both]
             truths["log_likelihood"], found["log_likelihood"] = evidence[0][0], evidence[1]
-            if model.specification.classes is None:
+            if model.specification.classes is None and model.specification.observation.comparable:
                 both = [relevance(model, one, obs=obs, **chosen) for one in (known, idata)]
                 truths["relevance"] = _flat(both[0]["relevance"])[0]
                 found["relevance"] = _flat(both[1]["relevance"])

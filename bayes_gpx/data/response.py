@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -238,3 +238,53 @@ def read_exposure(exposure: Any, frame: Frame, observation: Reader) -> np.ndarra
     if (values <= 0).any():
         raise ValueError("exposure has values that are not above 0. Pass positive numbers.")
     return values
+
+
+class Support(NamedTuple):
+    """Which numbers a likelihood takes."""
+
+    says: str
+    low: float = -np.inf  # y are above it
+    high: float = np.inf  # y are below it
+    whole: bool = False  # and not negative
+
+
+SUPPORTS = {
+    "real": Support("real numbers"),
+    "positive": Support("numbers above 0", 0.0),
+    "unit": Support("numbers between 0 and 1, without both", 0.0, 1.0),
+    "counts": Support("0, 1, 2, ...", -0.5, whole=True),
+}
+"""The support of a likelihood by its name."""
+
+
+def read_within(y: Any, support: str, likelihood: str) -> np.ndarray:
+    """Numbers (n,) in a support of `SUPPORTS`; ValueError with the first that is not."""
+    values, own = read_reals(y), SUPPORTS[support]
+    bad = np.flatnonzero(~_inside(values, own))
+    if len(bad):
+        fits = next(
+            likelihood
+            for name, likelihood in FITTING.items()
+            if _inside(values, SUPPORTS[name]).all()
+        )
+        raise ValueError(
+            f"y is {float(values[bad[0]])!r} at position {bad[0]}, but {likelihood} takes "
+            f"{own.says}. Drop such rows, or use likelihood={fits}."
+        )
+    return values
+
+
+FITTING = {
+    "counts": "'poisson' or 'negative_binomial'",
+    "unit": "'beta'",
+    "positive": "'gamma' or 'lognormal'",
+    "real": "'normal' or 'student_t'",
+}
+"""Likelihoods for each support, from the narrowest support to the widest."""
+
+
+def _inside(values: np.ndarray, support: Support) -> np.ndarray:
+    """Which values are in the support."""
+    inside = (values > support.low) & (values < support.high)
+    return inside & (values == np.floor(values)) if support.whole else inside

@@ -24,7 +24,7 @@ RESPONSE = "response"
 def origin(model: ModelLike) -> dict[str, Any]:
     """What every result's attrs say of where it comes from."""
     return {
-        "likelihood": model.specification.likelihood,
+        "likelihood": str(model.specification.likelihood),
         "bayes_gpx": version("bayes_gpx"),
         "pymc": pm.__version__,
     }

@@ -172,7 +172,8 @@ def _warn_of_rates(model: Model, found: xr.Dataset) -> None:
     data = model.training
     if not model.specification.observation.exposed or data.streamed:
         return
-    rate = (found["rate_mean"] / found["exposure"]).values
+    name = model.specification.observation.mean_name
+    rate = (found[f"{name}_mean"] / found["exposure"]).values
     largest = np.max(data.y / data.exposures)
     far = np.flatnonzero(rate > FAR * largest)
     if not len(far):
@@ -180,10 +181,10 @@ def _warn_of_rates(model: Model, found: xr.Dataset) -> None:
     far = far[np.argsort(-rate[far])]
     rows = ", ".join(str(label) for label in found["obs"].values[far[:MOST_NAMED]])
     warn(
-        f"The mean rate of {len(far)} of {len(rate)} rows (first {rows}) is more than {FAR:g} "
-        f"times the largest rate in the training data: up to {rate[far[0]]:.2g}, against "
+        f"The mean {name} of {len(far)} of {len(rate)} rows (first {rows}) is more than {FAR:g} "
+        f"times the largest {name} in the training data: up to {rate[far[0]]:.2g}, against "
         f"{largest:.2g}. f is so uncertain there that the upper tail of exp(f) determines the "
-        "mean. Use rate_interval, or transform features with a few huge values."
+        f"mean. Use {name}_interval, or transform features with a few huge values."
     )
 
 

@@ -66,6 +66,9 @@ class Likelihood(ABC):
     mean_name : str or None
         Name of the mean response, such as "rate". None, the default, if it is f itself; y then
         varies around f with a variance that does not depend on f.
+    level : float or None
+        The response is this quantile of y in place of the mean, as 0.5 for the median; `variance`
+        is then the mean square of y about it. None by default.
     scaled : bool
         y is standardized, and f and hyperparameters are on this scale. False by default.
     concave : bool
@@ -89,6 +92,7 @@ class Likelihood(ABC):
     units: ClassVar[str]
     hyperparameters: ClassVar[Mapping[str, DefaultPrior]] = {}
     mean_name: ClassVar[str | None] = None
+    level: ClassVar[float | None] = None
     scaled: ClassVar[bool] = False
     concave: ClassVar[bool] = True
     exposed: ClassVar[bool] = False
@@ -159,6 +163,11 @@ class Likelihood(ABC):
             f"{type(self).__name__} has no divergence between two of its predictive distributions, "
             "which relevance needs. Use bx.importances or bx.attributions."
         )
+
+    @property
+    def comparable(self) -> bool:
+        """Whether there is a `predictive`."""
+        return type(self).predictive is not Likelihood.predictive
 
     @property
     def class_shape(self) -> tuple[int, ...]:

@@ -8,16 +8,10 @@ import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
-from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.aliases import Tensor
 from bayes_gpx.data.response import read_counts
-from bayes_gpx.likelihoods.base import (
-    DefaultPrior,
-    Exposure,
-    Response,
-    ScalarLikelihood,
-    Theta,
-    column,
-)
+from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta, column
+from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
 from bayes_gpx.likelihoods.predictive import Counted, Predictive
 from bayes_gpx.numerics.gaussian_expectations import DROP, NODES, SDS, nodes, standard_nodes
 from bayes_gpx.numerics.jets import Jet, expectation
@@ -31,22 +25,12 @@ LARGEST = 700.0
 """Larger numbers than this have no exponential."""
 
 
-class _Counts(Counted, ScalarLikelihood):
+class _Counts(Counted, LogLink):
     """Whole numbers around the rate exposure exp(f)."""
 
     units = "log rate of {y}"
     mean_name = "rate"
-    exposed = True
     discrete = True
-
-    def response(self, f: Tensor, exposure: Exposure = None) -> Response:
-        """Rate, with two derivatives: all equal."""
-        rate = pt.exp(_log_rate(f, exposure))
-        return Response(rate, rate, rate)
-
-    def expected(self, mean: Tensor, variance: Tensor, exposure: Exposure = None) -> Response:
-        """Expected rate and derivatives where f ~ N(mean, variance)."""
-        return self.response(mean + variance / 2.0, exposure)
 
     def weighed_nodes(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
@@ -55,7 +39,7 @@ class _Counts(Counted, ScalarLikelihood):
         slope = self.derivatives(mean, y, theta, exposure)[0]
         # Below rate 1 the slope of log p(0 | f) is above -1, so the peak is less than `variance`
         # below that rate or the mean.
-        unit = -_log_rate(0.0, exposure)
+        unit = -log_mean(0.0, exposure)
         lowest = pt.minimum(mean, unit) - variance
         peak = pt.switch(y > 0, pt.log(pt.maximum(y, 1.0)) + unit, lowest)
         log_p = lambda f: self.logp(f, y[:, None], theta, column(exposure))  # noqa: E731
@@ -71,7 +55,7 @@ class _Counts(Counted, ScalarLikelihood):
         sd = pt.sqrt(variance)
         over_f = super().cumulative_predictive(y, mean, variance, theta, exposure)
         above = y + 1.0
-        peak = pt.log(above) - _log_rate(0.0, exposure)
+        peak = pt.log(above) - log_mean(0.0, exposure)
         width = 1.0 / pt.sqrt(-self.derivatives(peak, above, theta, exposure)[1])
         # Beyond these points the log density falls at least as fast as it does there.
         low, high = (peak + side * SDS * width for side in (-1.0, 1.0))
@@ -92,27 +76,9 @@ class _Counts(Counted, ScalarLikelihood):
         excess = 1.0 / theta["dispersion"] if self.hyperparameters else 0.0
         return Predictive((expectation(mean, variance, rate, [rate] * 4),), None, excess)
 
-    def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
-        """Log of the mean count, or of counts per exposure; raises if all counts are 0."""
-        total = np.sum(y)
-        if total == 0:
-            raise ValueError(
-                "y is 0 everywhere, so its mean has no logarithm. Pass scale=False for a prior "
-                "mean of 0."
-            )
-        return float(np.log(total / (len(y) if exposure is None else np.sum(exposure))))
-
     def read(self, y: ArrayLike, labels: ArrayLike | None = None) -> tuple[np.ndarray, None]:
         """Return counts, and None."""
         return read_counts(y), None
-
-
-def _log_rate(f: TensorLike, exposure: Exposure) -> Tensor:
-    return pt.as_tensor(f) if exposure is None else f + pt.log(pt.cast(exposure, "float64"))
-
-
-def _rate(f: ArrayLike, exposure: ArrayLike | None) -> np.ndarray:
-    return np.exp(f) * (1.0 if exposure is None else exposure)
 
 
 @dataclass(frozen=True)
@@ -123,38 +89,38 @@ class Poisson(_Counts):
         self, f: Tensor, y: Tensor, theta: Theta | None = None, exposure: Exposure = None
     ) -> Tensor:
         """Log probability of y given f."""
-        log_rate = _log_rate(f, exposure)
+        log_rate = log_mean(f, exposure)
         return y * log_rate - pt.exp(log_rate) - pt.gammaln(y + 1.0)
 
     def derivatives(
         self, f: Tensor, y: Tensor, theta: Theta | None = None, exposure: Exposure = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """First three derivatives of `logp` in f."""
-        rate = pt.exp(_log_rate(f, exposure))
+        rate = pt.exp(log_mean(f, exposure))
         return y - rate, -rate, -rate
 
     def cumulative(
         self, f: Tensor, y: Tensor, theta: Theta | None = None, exposure: Exposure = None
     ) -> Tensor:
         """Probability of at most y given f."""
-        return pt.gammaincc(y + 1.0, pt.exp(_log_rate(f, exposure)))
+        return pt.gammaincc(y + 1.0, pt.exp(log_mean(f, exposure)))
 
     def fisher(self, f: Tensor, theta: Theta | None = None, exposure: Exposure = None) -> Tensor:
         """Expected information about f."""
-        return pt.exp(_log_rate(f, exposure))
+        return pt.exp(log_mean(f, exposure))
 
     def variance(
         self, f: ArrayLike, theta: Theta | None = None, exposure: ArrayLike | None = None
     ) -> np.ndarray | float:
         """Variance of y given f."""
-        return _rate(f, exposure)
+        return mean_of(f, exposure)
 
     def expected_log(
         self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """E `logp` for f ~ N(mean, sd^2), its slope in mean, and -2 times its slope in variance."""
         rate = self.expected(mean, pt.sqr(sd), exposure).value
-        return y * _log_rate(mean, exposure) - rate - pt.gammaln(y + 1.0), y - rate, rate
+        return y * log_mean(mean, exposure) - rate - pt.gammaln(y + 1.0), y - rate, rate
 
     def draw(
         self,
@@ -164,7 +130,7 @@ class Poisson(_Counts):
         exposure: ArrayLike | None = None,
     ) -> np.ndarray:
         """Random y given f."""
-        return _draw_counts(_rate(f, exposure), rng)
+        return _draw_counts(mean_of(f, exposure), rng)
 
     def dist(
         self,
@@ -175,7 +141,7 @@ class Poisson(_Counts):
         **kwargs: Any,
     ) -> Tensor:
         """Return y as a variable of the PyMC model at hand."""
-        return pm.Poisson(name, mu=pt.exp(_log_rate(f, exposure)), **kwargs)
+        return pm.Poisson(name, mu=pt.exp(log_mean(f, exposure)), **kwargs)
 
 
 @dataclass(frozen=True)
@@ -191,7 +157,7 @@ class NegativeBinomial(_Counts):
 
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Log probability of y given f."""
-        a, log_rate = theta["dispersion"], _log_rate(f, exposure)
+        a, log_rate = theta["dispersion"], log_mean(f, exposure)
         return self._logp(log_rate, softplus(log_rate - pt.log(a)), y, a)
 
     def _logp(self, log_rate: Tensor, growth: Tensor, y: Tensor, a: Any) -> Tensor:
@@ -207,7 +173,7 @@ class NegativeBinomial(_Counts):
         By quadrature as for all likelihoods, except the terms that are linear in f.
         """
         (x, weights), a = standard_nodes(), theta["dispersion"]
-        log_rate = _log_rate(mean, exposure)
+        log_rate = log_mean(mean, exposure)
         log_odds = (log_rate - pt.log(a))[:, None] + sd[:, None] * x
         # Half the time of PyTensor's sigmoid.
         share = 1.0 / (1.0 + pt.exp(pt.minimum(-log_odds, LARGEST)))
@@ -220,7 +186,7 @@ class NegativeBinomial(_Counts):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """First three derivatives of `logp` in f."""
         a = theta["dispersion"]
-        log_odds = _log_rate(f, exposure) - pt.log(a)
+        log_odds = log_mean(f, exposure) - pt.log(a)
         p, q = pt.sigmoid(log_odds), pt.sigmoid(-log_odds)
         information = (a + y) * p * q
         return y * q - a * p, -information, information * pt.tanh(log_odds / 2.0)
@@ -228,18 +194,18 @@ class NegativeBinomial(_Counts):
     def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Probability of at most y given f."""
         a = theta["dispersion"]
-        return pt.betainc(a, y + 1.0, pt.sigmoid(pt.log(a) - _log_rate(f, exposure)))
+        return pt.betainc(a, y + 1.0, pt.sigmoid(pt.log(a) - log_mean(f, exposure)))
 
     def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Expected information about f."""
         a = theta["dispersion"]
-        return a * pt.sigmoid(_log_rate(f, exposure) - pt.log(a))
+        return a * pt.sigmoid(log_mean(f, exposure) - pt.log(a))
 
     def variance(
         self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
     ) -> np.ndarray | float:
         """Variance of y given f."""
-        rate = _rate(f, exposure)
+        rate = mean_of(f, exposure)
         return rate + rate**2 / theta["dispersion"]
 
     def draw(
@@ -250,14 +216,14 @@ class NegativeBinomial(_Counts):
         exposure: ArrayLike | None = None,
     ) -> np.ndarray:
         """Random y given f."""
-        rate, a = _rate(f, exposure), theta["dispersion"]
+        rate, a = mean_of(f, exposure), theta["dispersion"]
         return _draw_counts(rate * rng.gamma(a, 1.0 / a, np.shape(rate)), rng)
 
     def dist(
         self, name: str, f: Tensor, theta: Theta, exposure: Exposure = None, **kwargs: Any
     ) -> Tensor:
         """Return y as a variable of the PyMC model at hand."""
-        mu = pt.exp(_log_rate(f, exposure))
+        mu = pt.exp(log_mean(f, exposure))
         return pm.NegativeBinomial(name, mu=mu, alpha=theta["dispersion"], **kwargs)
 
 

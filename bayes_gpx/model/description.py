@@ -58,7 +58,7 @@ def structure(model: Any) -> list[tuple[str, str]]:
     elif spec.correlation:
         rows.append(("Functions that classes share", str(spec.correlation)))
     rows += [
-        ("Likelihood", spec.likelihood + (f", {spec.link} link" if spec.link else "")),
+        ("Likelihood", str(spec.likelihood) + (f", {spec.link} link" if spec.link else "")),
         ("Approximation", "none" if spec.approximation is None else str(spec.approximation)),
         ("Representation", spec.representation),
     ]
@@ -160,7 +160,7 @@ def signature_of(model: Any) -> str:
         "family": spec.family,
         "kernel": described,
         "ard": spec.ard,
-        "likelihood": spec.likelihood,
+        "likelihood": str(spec.likelihood),
     }
     if isinstance(kernel, Precomputed):
         said["covariance"] = digest(kernel.labels, kernel.matrix)

@@ -10,6 +10,7 @@ from bayes_gpx.aliases import Column, Priors, Table
 from bayes_gpx.data.reading import read_data
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.likelihoods import refuse_exposure
+from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.model.constraints import Constraint, read_constraints
 from bayes_gpx.model.model import Model
 from bayes_gpx.model.specification import Specification
@@ -52,13 +53,16 @@ class GP(Model):
         objects, with their labels as the only column of X.
     ard : bool
         Give each feature its own lengthscale.
-    likelihood : str
-        "normal", "student_t", "bernoulli", "categorical", "poisson" or "negative_binomial". Class
-        labels may be strings, booleans or whole numbers. With "bernoulli", for two classes, f is
-        the log odds (or the probit, depending on `link`) of the second class in sorted order. With
-        "categorical", each class has its own function, all functions share their hyperparameters,
-        and probabilities are their softmax. For counts, f is the log rate. All likelihoods but
-        "normal" use Laplace's approximation or, with `approximation`, the best Gaussian posterior.
+    likelihood : str or likelihood
+        "normal", "student_t", "bernoulli", "categorical", "poisson", "negative_binomial",
+        "zero_inflated_poisson", "zero_inflated_negative_binomial", "lognormal", "gamma", "weibull",
+        "loglogistic", "beta", or what `likelihoods.custom` returns. Class labels may be strings,
+        booleans or whole numbers. With "bernoulli", for two classes, f is the log odds (or the
+        probit, depending on `link`) of the second class in sorted order. With "categorical", each
+        class has its own function, all functions share their hyperparameters, and probabilities are
+        their softmax. For counts, f is the log rate, and for positive y the log mean. All
+        likelihoods but "normal" use Laplace's approximation or, with `approximation`, the best
+        Gaussian posterior.
     link : {"logit", "probit"}, optional
         Link of "bernoulli"; logit by default.
     approximation : Inducing, HSGP, RandomFeatures or None
@@ -168,7 +172,7 @@ class GP(Model):
         *,
         kernel: str | Precomputed | Callable[[int], Any] = "expquad",
         ard: bool = True,
-        likelihood: str = "normal",
+        likelihood: str | Likelihood = "normal",
         link: str | None = None,
         approximation: Approximation | None = None,
         priors: Priors | None = None,
@@ -300,7 +304,7 @@ class GPX(Model):
         *,
         kernel: str | Precomputed | Callable[[int], Any] = "expquad",
         ard: bool = True,
-        likelihood: str = "normal",
+        likelihood: str | Likelihood = "normal",
         link: str | None = None,
         approximation: Approximation | None = None,
         priors: Priors | None = None,

@@ -16,7 +16,8 @@ from pymc.gp.cov import Covariance
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.kernels.precomputed import Precomputed
-from bayes_gpx.likelihoods import named
+from bayes_gpx.likelihoods import KNOWN, named
+from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.model.hyperparameters import (
     Hyperparameter,
     amplitude_of,
@@ -74,7 +75,7 @@ class Specification:
     family: str  # "GP" or "GPX"
     kernel: str | Precomputed | Callable  # names joined by + and *, or d -> Covariance
     ard: bool = True  # one lengthscale for each feature
-    likelihood: str = "normal"  # a name in `bayes_gpx.likelihoods.KNOWN`
+    likelihood: str | Likelihood = "normal"  # a name in `bayes_gpx.likelihoods.KNOWN`, or its own
     weight_prior: str = "shared"  # of a GPX, one of `WEIGHT_PRIORS`
     approximation: Any = None  # Inducing, HSGP, RandomFeatures or None
     link: str | None = None  # link of the likelihood; None for its default
@@ -90,6 +91,10 @@ class Specification:
     correlation: int = 0  # functions that outputs, or classes, share: their correlation's rank
 
     def __post_init__(self) -> None:
+        if isinstance(self.likelihood, Likelihood):
+            for name, links in KNOWN.items():
+                if self.likelihood == next(iter(links.values())):
+                    object.__setattr__(self, "likelihood", name)
         # The default link is None, so that specifications with it by name and without are equal.
         if named(self.likelihood, self.link) is named(self.likelihood):
             object.__setattr__(self, "link", None)
@@ -274,7 +279,13 @@ class Specification:
                 kind, default = "relative sigma_w", relative_sigma_w
             weights = (Hyperparameter("sigma_w", kind, None, default, True),)
         noise = (
-            Hyperparameter(name, name, None, partial(of_noise, h), in_units_of_y=h.in_units_of_y)
+            Hyperparameter(
+                name,
+                name,
+                None,
+                partial(of_noise, h) if callable(h.prior) else h.prior,
+                in_units_of_y=h.in_units_of_y,
+            )
             for name, h in self.observation.hyperparameters.items()
         )
         found = (*own, *self.amplitudes, *self.group_amplitudes, *weights, *noise)

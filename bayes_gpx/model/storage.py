@@ -102,6 +102,8 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     refuse_other_model(model, idata)
     spec, kernel = asdict(model.specification), model.specification.kernel
     del spec["fixed_basis"]  # the model finds out again
+    if not isinstance(model.specification.likelihood, str):
+        spec["likelihood"] = CALLABLE
     if isinstance(kernel, Effects):
         spec["kernel"] = {EFFECTS: asdict(kernel)}
     elif not isinstance(kernel, str):
@@ -190,7 +192,10 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
 
 
 def load(
-    path: str | PathLike, kernel: Callable[[int], Any] | None = None, priors: Priors | None = None
+    path: str | PathLike,
+    kernel: Callable[[int], Any] | None = None,
+    priors: Priors | None = None,
+    likelihood: Likelihood | None = None,
 ) -> tuple[Model, xr.DataTree]:
     """Read a model and its fit from a file written by `save`.
 
@@ -201,6 +206,8 @@ def load(
         Required if the model's kernel was a callable.
     priors : dict, optional
         Required for the priors that were callables.
+    likelihood : likelihood, optional
+        Required if the model's likelihood was made by `likelihoods.custom`.
 
     Returns
     -------
@@ -231,6 +238,17 @@ def load(
         raise ValueError(f"The model in {path} has a callable kernel; pass kernel= again.")
     if own_kernel != CALLABLE and kernel is not None:
         raise ValueError(f"The file {path} holds its kernel, {own_kernel!r}; leave kernel= out.")
+    own_likelihood = settings["specification"]["likelihood"]
+    if own_likelihood == CALLABLE and likelihood is None:
+        raise ValueError(
+            f"The model in {path} has a likelihood of your own; pass likelihood= again."
+        )
+    if own_likelihood != CALLABLE and likelihood is not None:
+        raise ValueError(
+            f"The file {path} holds its likelihood, {own_likelihood!r}; leave likelihood= out."
+        )
+    if likelihood is not None:
+        settings["specification"]["likelihood"] = likelihood
     priors = dict(priors or {})
     superfluous = [name for name in priors if name not in asked]
     if superfluous:
@@ -241,7 +259,7 @@ def load(
             f"The model in {path} has callable priors for {missing}; pass priors= with them again."
         )
     # What a caller's own functions raise is no fault of the file.
-    with nullcontext() if kernel or priors else _reading(path):
+    with nullcontext() if kernel or priors or likelihood else _reading(path):
         model = _restored(data, settings, kernel or own_kernel, priors)
         idata = tree.drop_nodes(GROUP)
         idata.attrs.pop(ROWS, None)

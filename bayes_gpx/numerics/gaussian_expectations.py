@@ -53,22 +53,38 @@ def nodes(
     end = pt.sign(slope) * reach
     low, high = pt.minimum(end, 0.0) - SDS, pt.maximum(end, 0.0) + SDS
 
-    def at(low: Tensor, high: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-        z = low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, count)
-        f = mean[:, None] + sd[:, None] * z
-        return z, f, log_g(f) - pt.sqr(z) / 2.0
+    z, log_weights = trapezoid(
+        lambda z: log_g(mean[:, None] + sd[:, None] * z) - pt.sqr(z) / 2.0, low, high
+    )
+    return mean[:, None] + sd[:, None] * z, log_weights - 0.5 * np.log(2.0 * np.pi)
 
+
+def trapezoid(
+    height: Callable[[Tensor], Tensor], low: Tensor, high: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Nodes x (n, K) and log weights of the integral of exp(height(x)) h(x), for any smooth h."""
+    low, high = narrowed(height, low, high)
+    x = _grid(low, high, NODES)
+    return x, height(x) + pt.log((high - low) / (NODES - 1))[:, None]
+
+
+def narrowed(
+    height: Callable[[Tensor], Tensor], low: Tensor, high: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Where in [low, high], (n,) each, exp(height) is not negligible; without gradients."""
     for _ in range(ZOOMS):
-        z, _, height = at(low, high, COARSE)
-        seen = height > height.max(axis=1, keepdims=True) - DROP
+        x = _grid(low, high, COARSE)
+        found = height(x)
+        seen = found > found.max(axis=1, keepdims=True) - DROP
         step = (high - low) / (COARSE - 1)
-        low = pt.switch(seen, z, np.inf).min(axis=1) - step
-        high = pt.switch(seen, z, -np.inf).max(axis=1) + step
-    # Up to round-off, the sum does not depend on where it ends.
-    low, high = disconnected_grad(low), disconnected_grad(high)
-    _, f, height = at(low, high, NODES)
-    log_step = pt.log((high - low) / (NODES - 1)) - 0.5 * np.log(2.0 * np.pi)
-    return f, height + log_step[:, None]
+        low = pt.switch(seen, x, np.inf).min(axis=1) - step
+        high = pt.switch(seen, x, -np.inf).max(axis=1) + step
+    # Up to round-off, a sum does not depend on where it ends.
+    return disconnected_grad(low), disconnected_grad(high)
+
+
+def _grid(low: Tensor, high: Tensor, count: int) -> Tensor:
+    return low[:, None] + (high - low)[:, None] * np.linspace(0.0, 1.0, count)
 
 
 def moments(f: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:

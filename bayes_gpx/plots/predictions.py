@@ -13,7 +13,7 @@ from arviz_plots.visuals import hline, set_ylim, vline
 from bayes_gpx.aliases import Backend, Column
 from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.points import read_observed
-from bayes_gpx.likelihoods import named
+from bayes_gpx.likelihoods import KNOWN, named
 from bayes_gpx.plots.layout import Layer, draw
 from bayes_gpx.plots.selection import (
     MOST_PANELS,
@@ -165,7 +165,7 @@ def plot_predictions(
 def _response(dataset: xr.Dataset, y: Column | None) -> str:
     """Name of the response, or of f, that has dark intervals."""
     itself = _is_response(dataset)
-    known = ("probability", "rate", *(["smooth"] if itself else []), "f")
+    known = ("probability", "rate", "mean", "median", *(["smooth"] if itself else []), "f")
     held = [name for name in known if f"{name}_mean" in dataset]
     if not held or "value" not in dataset or "obs" not in dataset.dims:
         raise ValueError(
@@ -191,7 +191,8 @@ def _response(dataset: xr.Dataset, y: Column | None) -> str:
 
 def _is_response(dataset: xr.Dataset) -> bool:
     """Whether the mean response is f itself."""
-    return named(dataset.attrs.get("likelihood", "normal")).mean_name is None
+    name = dataset.attrs.get("likelihood", "normal")
+    return name in KNOWN and named(name).mean_name is None
 
 
 def _label(dataset: xr.Dataset) -> Any:

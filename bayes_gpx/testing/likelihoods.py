@@ -132,7 +132,7 @@ def _check_scalar(own: _Scalar, y: np.ndarray, rng: np.random.Generator) -> None
         require((steps > 0.0).all(), f"steps are not positive: {steps.min():.3g}.")
     _check_draws(own, f, rng)
     _check_expectations(own, each, rng)
-    if type(of).predictive is not Likelihood.predictive:
+    if of.comparable:
         _check_predictive(own)
 
 
@@ -184,9 +184,13 @@ def _check_draws(own: _Scalar, f: np.ndarray, rng: np.random.Generator) -> None:
     _averages("The expected slope of logp, over draws of y,", first, 0.0, np.sqrt(rare) * 0.05)
     _averages("The expected squared slope of logp, over draws,", first**2, information, rare)
     _averages("The expected curvature of -logp, over draws of y,", -second, information, rare)
-    _averages("The mean of draws of y", drawn, own("response", f)[0])
+    center = own("response", f)[0]
+    if of.level is None:
+        _averages("The mean of draws of y", drawn, center)
+    else:
+        _averages("The share of draws below y's quantile", drawn < center[:, None], of.level)
     variance = np.broadcast_to(of.variance(f, own.theta, own.exposure), f.shape)
-    off = drawn - own("response", f)[0][:, None]
+    off = drawn - center[:, None]
     finite = np.isfinite(variance)
     _averages("The variance of draws of y", off[finite] ** 2, variance[finite])
     if of.discrete:

@@ -101,7 +101,7 @@ def test_likelihoods_by_name_and_link():
     assert named("bernoulli") is KNOWN["bernoulli"]["logit"]
     assert named("bernoulli", "probit") is KNOWN["bernoulli"]["probit"]
     assert [name for name in KNOWN if named(name).scaled] == ["normal", "student_t"]
-    with pytest.raises(ValueError, match="likelihood: unknown 'gamma'.*'poisson'"):
-        named("gamma")
+    with pytest.raises(ValueError, match="likelihood: unknown 'gumbel'.*'poisson'"):
+        named("gumbel")
     with pytest.raises(ValueError, match="link is 'probit'.*'poisson' expects.*'log'"):
         named("poisson", "probit")

@@ -13,12 +13,30 @@ from bayes_gpx.likelihoods.counts import Poisson
 from bayes_gpx.testing import check_likelihood
 
 LABELS, COUNTS, REALS = (0.0, 1.0), (0.0, 1.0, 7.0), (0.3, -2.0)
-RESPONSES = {"normal": REALS, "student_t": REALS, "bernoulli": LABELS}
-THETA = {"student_t": {"sigma": 1.3, "nu": 9.0}}
-"""With nine degrees of freedom y has four moments."""
+POSITIVE = (0.2, 1.0, 4.0)
+RESPONSES = {"normal": REALS, "student_t": REALS, "bernoulli": LABELS, "beta": (0.02, 0.5, 0.9)}
+RESPONSES |= dict.fromkeys(("lognormal", "gamma", "weibull", "loglogistic"), POSITIVE)
+THETA = {
+    "student_t": {"sigma": 1.3, "nu": 9.0},
+    "lognormal": {"sigma": 0.4},
+    "gamma": {"shape": 3.0},
+    "weibull": {"shape": 2.0},
+    "loglogistic": {"shape": 4.5},
+    "beta": {"precision": 30.0},
+    "zero_inflated_poisson": {"inflation": 0.3},
+    "zero_inflated_negative_binomial": {"inflation": 0.3, "dispersion": 2.0},
+}
+"""With these y has four moments, and a density that the check's grid resolves."""
 
 
-@pytest.mark.parametrize(("name", "link"), [(n, k) for n, links in KNOWN.items() for k in links])
+CASES = [
+    pytest.param(n, k, marks=[pytest.mark.slow] if n in ("beta", "loglogistic", "weibull") else [])
+    for n, links in KNOWN.items()
+    for k in links
+]
+
+
+@pytest.mark.parametrize(("name", "link"), CASES)
 def test_every_likelihood_passes(name, link):
     likelihood, y = named(name, link), RESPONSES.get(name, COUNTS)
     if likelihood.classes is not None:

@@ -159,6 +159,9 @@ def builders():
         "GPX outputs": partial(bx.GPX, X, table, correlation=1),
         "GPX outputs waves": partial(bx.GPX, X, table, Z, approximation=waves),
         "GPX sparse": partial(bx.GPX, X, y, (Z * (Z > 0)).astype(pd.SparseDtype(float, 0.0))),
+        "GP amounts": partial(bx.GP, X, np.exp(y), likelihood="gamma", exposure=exposure),
+        "GP proportions": partial(bx.GP, X, 1.0 / (1.0 + np.exp(-y)), likelihood="beta"),
+        "GP many zeros": partial(bx.GP, X, counts, likelihood="zero_inflated_poisson"),
     }
     return found
 
@@ -192,6 +195,7 @@ def model(name):
 
 
 SIZES = {"sigma": 0.4, "sigma_w": 0.2, "nu": 6.0, "dispersion": 3.0, "group_amplitude": 0.5}
+SIZES |= {"shape": 4.0, "precision": 9.0, "inflation": 0.2}
 """Typical sizes of hyperparameters that are not about 1."""
 
 

@@ -1,0 +1,301 @@
+"""Likelihoods that PyMC's densities define: derivatives, expectations and draws follow from them.
+
+A subclass of `Derived` gives the distribution of y and its mean, and all else is derived. Closed
+forms replace parts of it where they are known to be faster.
+"""
+
+from abc import abstractmethod
+from functools import lru_cache
+from typing import Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import ArrayLike
+from pymc.logprob.utils import local_remove_check_parameter
+from pytensor.compile.builders import OpFromGraph
+from pytensor.graph.fg import FunctionGraph
+from pytensor.graph.replace import graph_replace, vectorize_graph
+from pytensor.graph.rewriting.basic import in2out
+from pytensor.graph.traversal import graph_inputs
+from pytensor.tensor.random.type import RandomGeneratorType, random_generator_type
+from pytensor.tensor.rewriting.ofg import inline_ofg_node
+
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.data.response import SUPPORTS, read_within
+from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta, column
+from bayes_gpx.numerics.gaussian_expectations import NODES, SDS, narrowed, nodes, trapezoid
+from bayes_gpx.numerics.threads import ThreadedFunction
+
+FARTHEST = 30.0
+"""Beyond these values of f, of both signs, the log density goes on as a straight line, and nothing
+overflows. A rate is 1e-13 or 1e13 times its center there."""
+
+CLEAR = 0.1
+"""Share of the expected curvature above which a step takes the observed curvature."""
+
+FIRST, MORE = 141, 140
+"""Sums over counts have all of the first counts, and equal steps beyond: to some 1e-4."""
+
+WIDE = 33.0
+"""Bounds of log y, of the log odds of y and of arcsinh y in integrals over y, and bounds in
+standard deviations of f where the log density is not concave."""
+
+AT_ONCE = 2000
+"""Variances of y are computed for so many rows at once."""
+
+
+class Template(NamedTuple):
+    """Scalars f, y, exposure and hyperparameters, and functions of them."""
+
+    inputs: tuple[Tensor, ...]
+    logp: tuple[Tensor, ...]  # with its three derivatives in f
+    response: tuple[Tensor, ...]  # with its two derivatives in f
+    cumulative: tuple[Tensor, ...]  # empty where PyMC has none
+
+
+class Derived(ScalarLikelihood):
+    """A scalar likelihood from a distribution of PyMC.
+
+    Attributes
+    ----------
+    support : str
+        Which y are possible, one of `SUPPORTS`.
+    """
+
+    support: ClassVar[str]
+
+    @abstractmethod
+    def distribution(self, f: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
+        """Distribution of y given f, elementwise, as from ``pm.Gamma.dist``."""
+
+    @abstractmethod
+    def mean(self, f: Tensor, exposure: Tensor) -> Tensor:
+        """Mean of y given f."""
+
+    def log_density(self, f: Tensor, y: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
+        """Log density of y given f, all of them scalars."""
+        value = pt.cast(y, "int64") if self.discrete else y
+        return cast(Tensor, pm.logp(self.distribution(f, exposure, theta), value))
+
+    @property
+    def discrete(self) -> bool:  # type: ignore[override]
+        """Whether y are whole numbers."""
+        return SUPPORTS[self.support].whole
+
+    @property
+    def ordered(self) -> bool:  # type: ignore[override]
+        """Whether PyMC has the distribution function."""
+        return len(_template(self).cumulative) > 0
+
+    @property
+    def called(self) -> str:
+        """What messages call the likelihood."""
+        return type(self).__name__
+
+    def read(self, y: ArrayLike, labels: ArrayLike | None = None) -> tuple[np.ndarray, None]:
+        """Return y if it is in the support; raise with the first row that is not."""
+        return read_within(y, self.support, self.called), None
+
+    def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Log density of y given f."""
+        near, (logp, slope) = self._near(2, f, y, theta, exposure)
+        return logp + (f - near) * slope
+
+    def derivatives(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """First three derivatives of `logp` in f."""
+        near, (_, slope, second, third) = self._near(4, f, y, theta, exposure)
+        inside = pt.eq(near, f)
+        return slope, pt.switch(inside, second, 0.0), pt.switch(inside, third, 0.0)
+
+    def _near(
+        self, number: int, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure
+    ) -> tuple[Tensor, list[Tensor]]:
+        """F within the bounds, and the log density and its derivatives there."""
+        near = f if self.support == "real" else pt.clip(f, -FARTHEST, FARTHEST)
+        parts = _template(self).logp[:number]
+        return near, self._applied(parts, near, y, theta, exposure)
+
+    def _applied(
+        self, outputs: tuple[Tensor, ...], f: Tensor, y: Any, theta: Theta, exposure: Exposure
+    ) -> list[Tensor]:
+        """Outputs of the template for arrays that broadcast with f."""
+        known = [theta[name] for name in self.hyperparameters] if theta else []
+        given = [f, y, 1.0 if exposure is None else pt.cast(exposure, "float64"), *known]
+        inputs: Any = dict(zip(_template(self).inputs, map(pt.as_tensor, given), strict=False))
+        return [v + pt.zeros_like(f) for v in vectorize_graph(list(outputs), inputs)]
+
+    def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Probability of at most y given f."""
+        near = f if self.support == "real" else pt.clip(f, -FARTHEST, FARTHEST)
+        return self._applied(_template(self).cumulative, near, y, theta, exposure)[0]
+
+    def cumulative_predictive(
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> Tensor:
+        """Probability of at most y where f ~ N(mean, variance)."""
+        z = np.linspace(-SDS, SDS, NODES)
+        weights = np.exp(-0.5 * z**2)
+        f = mean[:, None] + pt.sqrt(variance)[:, None] * z
+        below = self.cumulative(f, y[:, None], theta, column(exposure))
+        return pt.dot(below, weights / weights.sum())
+
+    def weighed_nodes(
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Tensor, Tensor]:
+        """Nodes of f ~ N(mean, variance), and logs of weights that have p(y | f) in them."""
+        log_p = lambda f: self.logp(f, y[:, None], theta, column(exposure))  # noqa: E731
+        if self.concave:
+            slope = self.derivatives(mean, y, theta, exposure)[0]
+            return nodes(log_p, mean, variance, slope, np.inf)
+        sd = pt.sqrt(variance)
+        at = lambda z: mean[:, None] + sd[:, None] * z  # noqa: E731
+        height = lambda z: log_p(at(z)) - pt.sqr(z) / 2.0  # noqa: E731
+        z, log_weights = trapezoid(height, pt.full_like(mean, -WIDE), pt.full_like(mean, WIDE))
+        return at(z), log_weights - 0.5 * np.log(2.0 * np.pi)
+
+    def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Expected information about f: the expected square of the slope, by sums over y."""
+        y, weights = self._over_y(f, theta, exposure)
+        slope = self.derivatives(f[:, None], y, theta, column(exposure))[0]
+        return (weights * pt.sqr(slope)).sum(axis=1)
+
+    def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Curvature for Newton's steps: observed where `logp` curves down clearly, else expected.
+
+        The expected alone converges slowly where the observed is far larger or smaller.
+        """
+        expected = self.fisher(f, theta, exposure)
+        observed = -self.derivatives(f, y, theta, exposure)[1]
+        return pt.switch(observed > CLEAR * expected, observed, expected)
+
+    def _over_y(self, f: Tensor, theta: Theta, exposure: Exposure) -> tuple[Tensor, Tensor]:
+        """Possible y for each f, (n, K), and their probabilities."""
+        low, high = pt.full_like(f, -WIDE), pt.full_like(f, WIDE)
+        at = lambda y: self.logp(f[:, None], y, theta, column(exposure))  # noqa: E731
+        if self.discrete:
+            _, top = narrowed(lambda u: _known(at(pt.floor(pt.exp(u)))) + u, 0.0 * low, high)
+            half = pt.maximum(pt.ceil((pt.exp(top) - FIRST) / MORE / 2.0 - 0.5), 0.0)[:, None]
+            step = 2.0 * half + 1.0  # odd, so that a step has a number in its middle
+            beyond = FIRST + half + step * np.arange(MORE)
+            first = pt.zeros_like(step) + np.arange(float(FIRST))
+            y = pt.concatenate([first, beyond], axis=1)
+            widths = pt.concatenate([pt.ones_like(first), step + pt.zeros_like(beyond)], axis=1)
+            return y, widths * pt.exp(_known(at(y)))
+        to_y, log_rate = _SCALES[self.support]
+        height = lambda u: _known(at(to_y(u)) + log_rate(u))  # noqa: E731
+        u, log_weights = trapezoid(height, low, high)
+        return to_y(u), pt.exp(log_weights)
+
+    def response(self, f: Tensor, exposure: Exposure = None) -> Response:
+        """Mean of y, with two derivatives."""
+        return Response(*self._applied(_template(self).response, f, 0.0, {}, exposure))
+
+    def variance(
+        self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
+    ) -> np.ndarray | float:
+        """Variance of y given f, by sums over y."""
+        given = np.broadcast_arrays(np.asarray(f, "float64"), 1.0 if exposure is None else exposure)
+        flat, known = [np.ravel(v) for v in given], [theta[name] for name in self.hyperparameters]
+        own, found = _variance(self), np.empty(given[0].size)
+        for first in range(0, found.size, AT_ONCE):
+            rows = slice(first, first + AT_ONCE)
+            found[rows] = own(*(np.asarray(v[rows], "float64") for v in flat), *known)
+        return found.reshape(given[0].shape)
+
+    def draw(
+        self,
+        f: np.ndarray,
+        theta: Theta,
+        rng: np.random.Generator,
+        exposure: ArrayLike | None = None,
+    ) -> np.ndarray:
+        """Random y given f, drawn by PyMC."""
+        known = [theta[name] for name in self.hyperparameters]
+        given = np.broadcast_arrays(f, 1.0 if exposure is None else exposure, *known)
+        function, number = _draw(self)
+        seeds = [np.random.default_rng(rng.integers(2**63)) for _ in range(number)]
+        flat = [np.array(v, "float64").ravel() for v in given]
+        return function(*flat, *seeds).astype("float64").reshape(np.shape(given[0]))
+
+    def dist(
+        self, name: str, f: Tensor, theta: Theta, exposure: Exposure = None, **kwargs: Any
+    ) -> Tensor:
+        """Return y as a variable of the PyMC model at hand."""
+        one = pt.as_tensor(1.0 if exposure is None else exposure)
+        made = self.distribution(f, pt.cast(one, "float64"), theta)
+        return cast(Tensor, pm.modelcontext(None).register_rv(made, name, **kwargs))
+
+
+_SCALES: dict[str, Any] = {
+    "real": (pt.sinh, lambda u: pt.log(pt.cosh(u))),
+    "positive": (pt.exp, lambda u: u),
+    "unit": (
+        lambda u: pt.minimum(pt.sigmoid(u), np.nextafter(1.0, 0.0)),
+        lambda u: -pt.softplus(u) - pt.softplus(-u),
+    ),
+}
+"""For each support, y as a function of a real number, and the log of its derivative."""
+
+
+def _known(log_density: Tensor) -> Tensor:
+    """Log densities, with -inf for a NaN: the y is impossible."""
+    return pt.switch(pt.isnan(log_density), -np.inf, log_density)
+
+
+@lru_cache(maxsize=32)
+def _template(of: Derived) -> Template:
+    f, y, exposure = pt.dscalars("f", "y", "exposure")
+    own = [pt.dscalar(name) for name in of.hyperparameters]
+    theta = dict(zip(of.hyperparameters, own, strict=True))
+    logp: list[Any]
+    response: list[Any]
+    logp, response = [of.log_density(f, y, exposure, theta)], [of.mean(f, exposure)]
+    for found, number in ((logp, 3), (response, 2)):
+        for _ in range(number):
+            found.append(pt.grad(found[-1], f, disconnected_inputs="ignore"))
+    value = pt.cast(y, "int64") if of.discrete else y
+    try:
+        cumulative = [pt.exp(pm.logcdf(of.distribution(f, exposure, theta), value))]
+    except NotImplementedError:
+        cumulative = []
+    inputs = [f, y, exposure, *own]
+    graph = FunctionGraph(inputs, [*logp, *response, *cumulative], clone=True)
+    # Parameters that are no numbers of their domain give a NaN, which searches for a mode refuse.
+    # Graphs within graphs, as of mixtures, would be evaluated row by row.
+    for node in graph.toposort():
+        if isinstance(node.op, OpFromGraph):
+            graph.replace_all(zip(node.outputs, inline_ofg_node(node), strict=True))
+    in2out(local_remove_check_parameter).rewrite(graph)
+    outputs: Any = tuple(graph.outputs)
+    return Template(cast(Any, tuple(graph.inputs)), outputs[:4], outputs[4:7], outputs[7:])
+
+
+def _symbols(of: Derived) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    return (
+        pt.dvector("f"),
+        pt.dvector("exposure"),
+        {name: pt.dscalar(name) for name in of.hyperparameters},
+    )
+
+
+@lru_cache(maxsize=8)
+def _variance(of: Derived) -> ThreadedFunction:
+    f, exposure, theta = _symbols(of)
+    y, weights = of._over_y(f, theta, exposure)
+    off = y - of.response(f, exposure).value[:, None]
+    found = (weights * pt.sqr(off)).sum(axis=1)
+    return ThreadedFunction([f, exposure, *theta.values()], found)
+
+
+@lru_cache(maxsize=8)
+def _draw(of: Derived) -> tuple[ThreadedFunction, int]:
+    f, exposure, theta = _symbols(of)
+    theta = {name: pt.dvector(name) for name in theta}
+    made = of.distribution(f, exposure, theta)
+    known = [v for v in graph_inputs([made]) if isinstance(v.type, RandomGeneratorType)]
+    seeds = [random_generator_type() for _ in known]
+    made = cast(Tensor, graph_replace(made, dict(zip(known, seeds, strict=True))))
+    return ThreadedFunction([f, exposure, *theta.values(), *seeds], made), len(seeds)

@@ -1,0 +1,185 @@
+"""Positive numbers with a log link: amounts, durations and concentrations."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import ArrayLike
+from scipy import special
+
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
+from bayes_gpx.likelihoods.derived import Derived
+from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
+from bayes_gpx.likelihoods.predictive import Located, Predictive
+from bayes_gpx.numerics.jets import Jet
+from bayes_gpx.numerics.special import ndtr, softplus
+
+SHAPE = DefaultPrior(lambda name: pm.Gamma(name, alpha=2.0, beta=0.5))
+"""Shapes of about 1 to 10."""
+
+
+class _Positive(Located, LogLink, Derived):
+    """y above 0, and the mean response, or its median, is exposure exp(f)."""
+
+    support = "positive"
+
+    @abstractmethod
+    def information(self, theta: Theta) -> Any:
+        """Expected information about f, the same for each f."""
+
+    def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Expected information about f."""
+        return pt.ones_like(f) * self.information(theta)
+
+    def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
+        """Distribution of log y where f ~ N(mean, variance), jets.
+
+        It is taken as normal, with the information about f that y has: exact for `LogNormal`. A
+        divergence between two distributions of y is the divergence between those of log y.
+        """
+        return Predictive((mean,), variance.shifted(1.0 / self.information(theta)))
+
+    def mean(self, f: Tensor, exposure: Tensor) -> Tensor:
+        """Return exposure exp(f)."""
+        return exposure * pt.exp(f)
+
+
+@dataclass(frozen=True)
+class LogNormal(_Positive):
+    """log y ~ N(log mean - sigma^2 / 2, sigma^2), with mean exposure exp(f).
+
+    sigma ~ HalfNormal(1) a priori. The median of y is exp(-sigma^2 / 2) times its mean.
+    """
+
+    hyperparameters = {"sigma": DefaultPrior(lambda name: pm.HalfNormal(name, sigma=1.0))}
+
+    def distribution(self, f: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
+        """Log-normal distribution."""
+        sigma = theta["sigma"]
+        return pm.LogNormal.dist(f + pt.log(exposure) - pt.sqr(sigma) / 2.0, sigma)
+
+    def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Probability of at most y given f, which PyMC has to 8 digits only."""
+        sigma = theta["sigma"]
+        return ndtr((pt.log(y) - log_mean(f, exposure)) / sigma + sigma / 2.0)
+
+    def information(self, theta: Theta) -> Any:
+        """Expected information about f."""
+        return 1.0 / theta["sigma"] ** 2
+
+    def variance(
+        self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
+    ) -> np.ndarray | float:
+        """Variance of y given f."""
+        return mean_of(f, exposure) ** 2 * np.expm1(theta["sigma"] ** 2)
+
+
+@dataclass(frozen=True)
+class Gamma(_Positive):
+    """Gamma distribution of y, with mean exposure exp(f) and variance mean^2 / shape.
+
+    shape ~ Gamma(2, 0.5) a priori.
+    """
+
+    hyperparameters = {"shape": SHAPE}
+
+    def distribution(self, f: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
+        """Gamma distribution."""
+        shape = theta["shape"]
+        return pm.Gamma.dist(alpha=shape, beta=shape * pt.exp(-f) / exposure)
+
+    def information(self, theta: Theta) -> Any:
+        """Expected information about f."""
+        return theta["shape"]
+
+    def variance(
+        self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
+    ) -> np.ndarray | float:
+        """Variance of y given f."""
+        return mean_of(f, exposure) ** 2 / theta["shape"]
+
+
+@dataclass(frozen=True)
+class Weibull(_Positive):
+    """Durations y with P(Y > y) = exp(-(y / scale)^shape) and mean exposure exp(f).
+
+    The scale is the mean over Gamma(1 + 1 / shape), so f accelerates time. The hazard grows with
+    time for a shape above 1. shape ~ Gamma(2, 0.5) a priori.
+    """
+
+    hyperparameters = {"shape": SHAPE}
+
+    def distribution(self, f: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
+        """Weibull distribution."""
+        shape = theta["shape"]
+        log_ratio = pt.gammaln(1.0 + 1.0 / shape)
+        return pm.Weibull.dist(alpha=shape, beta=exposure * pt.exp(f - log_ratio))
+
+    def information(self, theta: Theta) -> Any:
+        """Expected information about f."""
+        return theta["shape"] ** 2
+
+    def variance(
+        self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
+    ) -> np.ndarray | float:
+        """Variance of y given f."""
+        one, two = (special.gammaln(1.0 + k / theta["shape"]) for k in (1.0, 2.0))
+        return mean_of(f, exposure) ** 2 * np.expm1(two - 2.0 * one)
+
+
+@dataclass(frozen=True)
+class LogLogistic(_Positive):
+    """Durations y with P(Y > y) = 1 / (1 + (y / median)^shape) and median exposure exp(f).
+
+    log y is logistic around log(median), with scale 1 / shape, so f accelerates time. The mean is
+    infinite for a shape of at most 1, so explanations on the response scale are of the median.
+    shape ~ Gamma(2, 0.5) a priori.
+    """
+
+    hyperparameters = {"shape": SHAPE}
+    units = "log median of {y}"
+    mean_name = "median"
+    level = 0.5
+
+    def distribution(self, f: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
+        """Distribution of exp of a logistic variable."""
+        return pt.exp(pm.Logistic.dist(f + pt.log(exposure), 1.0 / theta["shape"]))
+
+    # PyMC's density loses its derivatives to rounding where y is far from its median.
+    def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Log density of y given f."""
+        z = self._distance(f, y, theta, exposure)
+        return pt.log(theta["shape"] / y) - softplus(z) - softplus(-z)
+
+    def derivatives(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """First three derivatives of `logp` in f."""
+        z, shape = self._distance(f, y, theta, exposure), theta["shape"]
+        slope = shape * pt.tanh(z / 2.0)
+        second = -2.0 * pt.sqr(shape) * pt.sigmoid(z) * pt.sigmoid(-z)
+        return slope, second, second * slope
+
+    def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Probability of at most y given f."""
+        return pt.sigmoid(self._distance(f, y, theta, exposure))
+
+    def _distance(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure) -> Tensor:
+        return theta["shape"] * (pt.log(y) - log_mean(f, exposure))
+
+    def information(self, theta: Theta) -> Any:
+        """Expected information about f."""
+        return theta["shape"] ** 2 / 3.0
+
+    def variance(
+        self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
+    ) -> np.ndarray | float:
+        """Mean square of y about its median; infinite for a shape of at most 2."""
+        angle = np.pi / np.maximum(theta["shape"], 2.0 + 1e-12)
+        about = 2.0 * angle / np.sin(2.0 * angle) - 2.0 * angle / np.sin(angle) + 1.0
+        finite = mean_of(f, exposure) ** 2 * about
+        return np.where(np.asarray(theta["shape"]) > 2.0, finite, np.inf)

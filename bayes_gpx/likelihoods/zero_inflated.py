@@ -1,0 +1,102 @@
+"""Counts with more zeros than a Poisson or negative binomial distribution has."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+from numpy.typing import ArrayLike
+
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
+from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson
+from bayes_gpx.likelihoods.derived import FARTHEST, Derived
+from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
+
+INFLATION = DefaultPrior(lambda name: pm.Beta(name, alpha=1.0, beta=3.0))
+
+
+class _ZeroInflated(LogLink, Derived):
+    """Counts of mean exposure exp(f), which are zeros of their own with probability `inflation`."""
+
+    units = "log rate of {y}"
+    mean_name = "rate"
+    support = "counts"
+    concave = False
+    uninflated: ClassVar[Poisson | NegativeBinomial]
+
+    def mean(self, f: Tensor, exposure: Tensor) -> Tensor:
+        """Mean of all counts given f."""
+        return exposure * pt.exp(f)
+
+    def log_density(self, f: Tensor, y: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
+        """Log probability of y given f, all of them scalars."""
+        inflation = theta["inflation"]
+        own = self.uninflated.logp(f - pt.log1p(-inflation), y, theta, exposure)
+        zero = pt.log1p((1.0 - inflation) * pt.expm1(own))
+        return pt.switch(pt.eq(y, 0.0), zero, pt.log1p(-inflation) + own)
+
+    @abstractmethod
+    def _others(self, rate: Tensor, theta: Theta) -> tuple[Tensor, Tensor]:
+        """Mean over variance of the other counts, and the log of their share of zeros."""
+
+    def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Expected information about f."""
+        share = 1.0 - theta["inflation"]
+        rate = pt.exp(log_mean(pt.clip(f, -FARTHEST, FARTHEST), exposure)) / share
+        ratio, log_zeros = self._others(rate, theta)
+        zeros = pt.exp(log_zeros)
+        positive = share * pt.sqr(ratio) * rate * (1.0 / ratio - rate * zeros)
+        return positive + pt.sqr(share * zeros * rate * ratio) / (1.0 - share + share * zeros)
+
+    def variance(
+        self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
+    ) -> np.ndarray | float:
+        """Variance of y given f."""
+        mean = mean_of(f, exposure)
+        share, dispersion = 1.0 - theta["inflation"], theta.get("dispersion", np.inf)
+        rate = mean / share
+        return mean * (1.0 + rate / dispersion + rate - mean)
+
+
+@dataclass(frozen=True)
+class ZeroInflatedPoisson(_ZeroInflated):
+    """y is 0 with probability `inflation`, else Poisson; the mean of all y is exposure exp(f).
+
+    inflation ~ Beta(1, 3) a priori; with an inflation of 0 the distribution is Poisson.
+    """
+
+    hyperparameters = {"inflation": INFLATION}
+    uninflated = Poisson()
+
+    def distribution(self, f: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
+        """Zero-inflated Poisson distribution."""
+        share = 1.0 - theta["inflation"]
+        return pm.ZeroInflatedPoisson.dist(share, exposure * pt.exp(f) / share)
+
+    def _others(self, rate: Tensor, theta: Theta) -> tuple[Tensor, Tensor]:
+        return pt.ones_like(rate), -rate
+
+
+@dataclass(frozen=True)
+class ZeroInflatedNegativeBinomial(_ZeroInflated):
+    """y is 0 with probability `inflation`, else negative binomial; their mean is exposure exp(f).
+
+    The other counts have the variance rate + rate^2 / dispersion. A priori inflation ~ Beta(1, 3)
+    and log(dispersion) ~ N(1, 1.5^2).
+    """
+
+    hyperparameters = {"inflation": INFLATION, **NegativeBinomial.hyperparameters}
+    uninflated = NegativeBinomial()
+
+    def distribution(self, f: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
+        """Zero-inflated negative binomial distribution."""
+        share = 1.0 - theta["inflation"]
+        rate = exposure * pt.exp(f) / share
+        return pm.ZeroInflatedNegativeBinomial.dist(share, rate, theta["dispersion"])
+
+    def _others(self, rate: Tensor, theta: Theta) -> tuple[Tensor, Tensor]:
+        growth = rate / theta["dispersion"]
+        return 1.0 / (1.0 + growth), -theta["dispersion"] * pt.log1p(growth)

@@ -1,0 +1,176 @@
+"""A likelihood from a distribution of PyMC: the numbers of the package's own, and its faults."""
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+import pytest
+from numpy.testing import assert_allclose
+from scipy import optimize, stats
+
+import bayes_gpx as bx
+from bayes_gpx.likelihoods import custom, named
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.testing import check_likelihood
+
+QUIET = {"progressbar": False}
+exp = pm.math.exp
+
+
+def exposed_mean(f, exposure):
+    return exposure * exp(f)
+
+
+def gamma(f, exposure, shape):
+    return pm.Gamma.dist(alpha=shape, beta=shape * exp(-f) / exposure)
+
+
+COUNTS = custom(lambda f, e: pm.Poisson.dist(e * exp(f)), mean=exposed_mean, support="counts")
+GAMMA = custom(
+    gamma, mean=exposed_mean, priors={"shape": pm.Gamma.dist(2.0, 0.5)}, support="positive"
+)
+THETA = {"lengthscale": [1.0, 1.4], "amplitude": 1.0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(1)
+    X, exposure = rng.normal(size=(16, 2)), np.linspace(1.0, 2.0, 16)
+    f = np.sin(X[:, 0]) + 0.5 * X[:, 1]
+    return X, exposure, rng.poisson(20.0 * exposure * np.exp(f)), rng.gamma(4.0, np.exp(f) / 4.0)
+
+
+def renamed(found):
+    """Arrays by the name that any likelihood has."""
+    return {name.replace("rate", "mean"): v.values for name, v in found.data_vars.items()}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        lambda model: bx.predictions(model, THETA, seed=1, draws=5, **QUIET),
+        lambda model: bx.attributions(model, THETA, obs=[0, 3], seed=1, draws=5, **QUIET),
+        lambda model: bx.loo_predictions(model, THETA, seed=1, **QUIET)[["elpd", "residual"]],
+    ],
+)
+def test_it_has_the_numbers_of_poisson(data, asked):
+    X, exposure, counts, _ = data
+    known, own = (
+        renamed(asked(bx.GP(X, counts, likelihood=likelihood, exposure=exposure)))
+        for likelihood in ("poisson", COUNTS)
+    )
+    moments = [n for n in known if n.endswith(("f_mean", "f_sd", "mean_mean", "tion_mean", "elpd"))]
+    assert set(known) == set(own) and moments
+    for name in moments:
+        assert_allclose(own[name], known[name], rtol=1e-8, err_msg=name)
+
+
+def test_it_has_the_density_of_poisson(data):
+    X, exposure, counts, _ = data
+    found = []
+    for likelihood in ("poisson", COUNTS):
+        objective = bx.GP(X, counts, likelihood=likelihood, exposure=exposure).objective
+        point = objective.initial_point()
+        value, slope = (
+            make(mode=MODE)(point) for make in (objective.compile_logp, objective.compile_dlogp)
+        )
+        found.append([value, *slope])
+    assert_allclose(*found, rtol=1e-8)
+
+
+def test_its_mode_is_that_of_a_dense_search(data):
+    X, _, _, y = data
+    model = bx.GP(X, y, likelihood=GAMMA, scale=False)
+    theta = THETA | {"shape": 3.0}
+    found = bx.predictions(model, theta, on="latent", **QUIET)
+    apart = ((X[:, None] - X[None]) / THETA["lengthscale"]) ** 2
+    K = np.exp(-0.5 * apart.sum(axis=2)) + 1e-9 * np.eye(len(y))
+    L = np.linalg.cholesky(K)
+
+    def height(v):
+        return 0.5 * v @ v - stats.gamma.logpdf(y, 3.0, scale=np.exp(L @ v) / 3.0).sum()
+
+    mode = L @ optimize.minimize(height, np.zeros(len(y)), method="BFGS", tol=1e-9).x
+    assert_allclose(found["f_mean"], mode, atol=1e-4)
+    W = 3.0 * y * np.exp(-mode)
+    assert_allclose(found["f_sd"], np.sqrt(np.diag(np.linalg.inv(np.linalg.inv(K) + np.diag(W)))),
+                    rtol=1e-3)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_the_check_passes_and_names_faults():
+    check_likelihood(COUNTS, [0.0, 1.0, 7.0])
+    check_likelihood(GAMMA, [0.2, 1.0, 4.0], {"shape": 3.0})
+    priors = {"shape": pm.Gamma.dist(2.0, 0.5)}
+    other = custom(gamma, mean=lambda f, e: 1.1 * e * exp(f), priors=priors, support="positive")
+    with pytest.raises(AssertionError, match="mean of draws of y"):
+        check_likelihood(other, [0.2, 1.0], {"shape": 3.0})
+    wide = custom(lambda f, e: pm.Gamma.dist(alpha=3.0 + 0.0 * f, beta=3.0 * pm.math.log(f)),
+                  mean=exposed_mean, support="positive")  # fmt: skip
+    with pytest.raises(AssertionError, match="Derivative 1|not finite"):
+        check_likelihood(wide, [0.2, 1.0])
+
+
+def test_it_finds_out_what_is_concave_and_exposed():
+    heavy = custom(
+        lambda f, e, sigma: pm.StudentT.dist(nu=4.0, mu=f, sigma=sigma),
+        mean=lambda f, e: f,
+        priors={"sigma": lambda name: pm.HalfNormal(name, 1.0)},
+    )
+    assert (COUNTS.concave, GAMMA.concave, heavy.concave) == (True, True, False)
+    assert (COUNTS.exposed, GAMMA.exposed, heavy.exposed) == (True, True, False)
+    information = pm.draw(heavy.fisher(np.array([0.0, 3.0]), {"sigma": 2.0}), mode=MODE)
+    assert_allclose(information, 5.0 / 7.0 / 4.0, rtol=1e-6)  # of Student's t
+    with pytest.raises(ValueError, match=r"exposure was given.*one of your own"):
+        bx.GP(np.eye(3), [0.1, 0.2, 0.5], likelihood=heavy, exposure=np.ones(3))
+
+
+def test_its_information_by_sums_is_that_in_closed_form():
+    f = np.array([-2.0, 0.3, 2.0])
+    for name, theta in (
+        ("gamma", {"shape": 3.0}),
+        ("lognormal", {"sigma": 0.3}),
+        ("weibull", {"shape": 2.0}),
+        ("beta", {"precision": 30.0}),
+        ("zero_inflated_poisson", {"inflation": 0.3}),
+        ("zero_inflated_negative_binomial", {"inflation": 0.3, "dispersion": 2.0}),
+    ):
+        closed = named(name)
+        base = next(c for c in type(closed).__mro__ if c.__name__ == "Derived")
+        at = pt.as_tensor(f)
+        found = pm.draw([base.fisher(closed, at, theta), closed.fisher(at, theta)], mode=MODE)
+        assert_allclose(found[0], found[1], rtol=1e-6, err_msg=name)
+        variance = base.variance(closed, f, theta)
+        assert_allclose(variance, closed.variance(f, theta), rtol=1e-5, err_msg=name)
+
+
+def test_what_cannot_be_a_likelihood_is_refused():
+    with pytest.raises(ValueError, match=r"dist returned 3.*Return the distribution of one y"):
+        custom(lambda f, e: 3, mean=exposed_mean)
+    with pytest.raises(ValueError, match="support"):
+        custom(gamma, mean=exposed_mean, priors={"shape": 1.0}, support="whole")
+    with pytest.raises(ValueError, match=r"y is -1\.0 at position 1, but this likelihood of your"):
+        bx.GP(np.eye(3), [1.0, -1.0, 2.0], likelihood=GAMMA)
+    with pytest.raises(ValueError, match="Leave link out"):
+        bx.GP(np.eye(3), [1.0, 1.0, 2.0], likelihood=GAMMA, link="log")
+
+
+def test_it_is_saved_and_loaded(data, tmp_path):
+    X, _, _, y = data
+    model = bx.GP(X, y, likelihood=GAMMA)
+    assert model.specification == bx.GP(X + 1.0, y, likelihood=GAMMA).specification
+    idata = model.fit("map", start=THETA | {"shape": 3.0}, **QUIET)
+    file = tmp_path / "fit.nc"
+    bx.save(model, idata, file)
+    with pytest.raises(ValueError, match="pass likelihood= again"):
+        bx.load(file)
+    again, fit = bx.load(file, likelihood=GAMMA)
+    asked = {"on": "latent", **QUIET}
+    assert_allclose(
+        bx.predictions(again, fit, **asked)["f_mean"],
+        bx.predictions(model, idata, **asked)["f_mean"],
+    )
+    named_one = bx.GP(X, y, likelihood="gamma")
+    idata = named_one.fit("map", start=THETA | {"shape": 3.0}, **QUIET)
+    bx.save(named_one, idata, file)
+    with pytest.raises(ValueError, match="leave likelihood= out"):
+        bx.load(file, likelihood=GAMMA)
