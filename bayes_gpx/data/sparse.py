@@ -31,7 +31,7 @@ def read_weighed(Z: Any, name: str, *, like: Frame | None = None, **options: Any
 
 
 def read_sparse(Z: Any, name: str, like: Frame | None = None) -> Frame:
-    """Read features with weights (n, p), of which only entries other than 0 are kept."""
+    """Read features with weights (n, p), and keep the entries other than 0."""
     # Columns are matched to those of `like` by the names of a frame, else by position.
     columns = None
     if hasattr(Z, "columns"):

@@ -60,7 +60,7 @@ SHARED = 0.5
 """Share of a core that each more of them adds: the rest waits for Python's lock, or for memory."""
 
 WORTH_THREADS = 0.3
-"""Seconds of work from which threads are started: each of them copies functions first."""
+"""Fewest seconds of work for threads: each of them first copies functions."""
 
 type Case = tuple[int, dict[str, Any]]
 """What else a draw is evaluated at, and its number: the code of a class, or a random function."""
@@ -72,7 +72,7 @@ type Known = tuple[dict[str, np.ndarray], float]
 """What the data leave behind at a draw, and its jitter."""
 
 type Draw = tuple[int, Mapping[str, Any], Known | None]
-"""Number of a draw, its hyperparameters, and what is known of it already."""
+"""Number of a draw, its hyperparameters, and its `Known`, or None."""
 
 type Evaluated = tuple[int, Mapping[str, Any], Any, int, list[np.ndarray], float]
 """Number of a draw, its hyperparameters, rows, number of the case, arrays and jitter."""
@@ -261,7 +261,7 @@ class _Work:
         }, jitter
 
     def evaluated(self, draws: Sequence[Draw], blocks: Sequence[Any]) -> Iterator[Evaluated]:
-        """Results of draws at blocks of rows, each of which the next one may overwrite."""
+        """Results of draws at blocks of rows; each may overwrite the last one."""
         begin_turn()
         for number, theta, known in draws:
             state, jitter = known or self.known(theta)
@@ -291,8 +291,8 @@ class _Work:
 class _Turns:
     """Draws and blocks of rows, in the groups that one thread or process evaluates in turn.
 
-    Groups depend on what is asked alone, and so do results: each group begins anew. The `first`
-    draw has blocks of its own, and what is `known` of it.
+    The groups depend on the question alone. Each group begins anew, so results do not depend on
+    threads. The `first` draw has its own blocks, and is `known`.
     """
 
     work: _Work
@@ -304,7 +304,7 @@ class _Turns:
     together: int = 1  # draws of a group
 
     def __iter__(self) -> Iterator[tuple[Sequence[Draw], Sequence[Any]]]:
-        """Yield groups of draws, with what is known of each, and of blocks."""
+        """Yield groups of draws, known or not, and of blocks."""
         each: Iterator[Draw]
         if self.work.data is None:  # the function of a block serves all draws
             for rows in self.blocks:

@@ -28,8 +28,8 @@ from bayes_gpx.numerics.gaussian_expectations import NODES, SDS, narrowed, nodes
 from bayes_gpx.numerics.threads import ThreadedFunction
 
 FARTHEST = 30.0
-"""Beyond these values of f, of both signs, the log density goes on as a straight line, and nothing
-overflows. A rate is 1e-13 or 1e13 times its center there."""
+"""The log density is a straight line beyond these values of f, of both signs, so nothing overflows.
+A rate is 1e-13 or 1e13 times its center there."""
 
 CLEAR = 0.1
 """Share of the expected curvature above which a step takes the observed curvature."""

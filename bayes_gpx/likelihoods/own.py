@@ -24,7 +24,7 @@ TRIED = {
     "unit": (1e-3, 0.01, 0.1, 0.3, 0.5, 0.8, 0.95, 0.99, 0.999),
     "counts": (0.0, 1.0, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0, 1e3),
 }
-"""Responses at which `custom` finds out whether a log density is concave in f."""
+"""Responses where `custom` finds out whether a log density is concave in f."""
 
 DRAWS = 8
 """Hyperparameters drawn from their priors for the same."""
@@ -126,7 +126,7 @@ def custom(
 
     See Also
     --------
-    bayes_gpx.testing.check_likelihood : Names what is wrong of a likelihood.
+    bayes_gpx.testing.check_likelihood : Names the fault of a likelihood.
 
     Examples
     --------

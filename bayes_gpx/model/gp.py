@@ -56,7 +56,7 @@ class GP(Model):
     likelihood : str or likelihood
         "normal", "student_t", "bernoulli", "categorical", "poisson", "negative_binomial",
         "zero_inflated_poisson", "zero_inflated_negative_binomial", "lognormal", "gamma", "weibull",
-        "loglogistic", "beta", or what `likelihoods.custom` returns. Class labels may be strings,
+        "loglogistic", "beta", or one from `likelihoods.custom`. Class labels may be strings,
         booleans or whole numbers. With "bernoulli", for two classes, f is the log odds (or the
         probit, depending on `link`) of the second class in sorted order. With "categorical", each
         class has its own function, all functions share their hyperparameters, and probabilities are
