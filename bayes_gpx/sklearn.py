@@ -21,6 +21,7 @@ from bayes_gpx.data.features import row_labels
 from bayes_gpx.data.numbers import numeric
 from bayes_gpx.data.response import labels_of_part
 from bayes_gpx.explain import attributions, contributions, predictions
+from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.model.constraints import Constraint
 from bayes_gpx.model.gp import GP, GPX
 
@@ -133,7 +134,7 @@ class GPRegressor(RegressorMixin, _Estimator):
         self,
         kernel: str | Precomputed | Callable[[int], Any] = "expquad",
         ard: bool = True,
-        likelihood: str = "normal",
+        likelihood: str | Likelihood = "normal",
         link: str | None = None,
         approximation: Approximation | None = None,
         priors: Priors | None = None,
@@ -189,7 +190,7 @@ class GPXRegressor(RegressorMixin, _Estimator):
         self,
         kernel: str | Precomputed | Callable[[int], Any] = "expquad",
         ard: bool = True,
-        likelihood: str = "normal",
+        likelihood: str | Likelihood = "normal",
         link: str | None = None,
         approximation: Approximation | None = None,
         priors: Priors | None = None,

@@ -182,6 +182,10 @@ def loo_predictions(
     observation, training = model.specification.observation, model.training
     if observation.class_shape:
         expected, at_most = probabilities(mean, spread @ spread.swapaxes(-1, -2)), []
+        label = training.scaled()["y"].astype(int)[:, None]
+        terms = np.log(np.take_along_axis(expected, label[None, None], axis=-1)[..., 0])
+        if codes is not None:
+            joint = np.where(np.bincount(codes)[codes] == 1, terms, joint)
     else:
         expected, *at_most = more
     scaling = training.response_scaling
