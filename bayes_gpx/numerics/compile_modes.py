@@ -159,7 +159,8 @@ def _direct(thunk: Any, node: Apply) -> Callable:
     """Compute a node by LAPACK or its NumPy function; if it has none, by PyTensor's `thunk`."""
     op, inputs = node.op, thunk.inputs
     if isinstance(op, Cholesky | SolveTriangular):
-        return _unlocked(thunk, op)
+        doubles = all(v.type.dtype == "float64" for v in node.inputs)
+        return _unlocked(thunk, op) if doubles else thunk
     ufunc: Any = op.nfunc if isinstance(op, Elemwise) else None
     folded = ufunc in (np.add, np.multiply) and len(inputs) > 2
     plain = isinstance(ufunc, np.ufunc) and (folded or ufunc.nin == len(inputs))

@@ -36,8 +36,8 @@ def address(name: str) -> int:
 def _routine(name: str, n_arguments: int) -> Callable[..., None]:
     routine = ctypes.CFUNCTYPE(None, *[_POINTER] * n_arguments)(address(name))
 
-    # An address, since the pointer that `ndarray.ctypes` makes keeps its array in a cycle, until
-    # Python looks for garbage.
+    # Numbers, since the pointer that ctypes would make of an `ndarray.ctypes` refers to itself, and
+    # stays until Python looks for garbage.
     def call(*arguments: Any) -> None:
         routine(*[getattr(argument, "data", argument) for argument in arguments])
 

@@ -66,3 +66,17 @@ def test_arrays_of_other_shapes_are_refused() -> None:
     added = pytensor.function([x, y], x + y, mode=MODE)
     with pytest.raises(ValueError, match="Runtime broadcasting not allowed"):
         added(np.ones(3), np.ones(1))
+
+
+def test_triangles_of_single_precision_are_left_to_pytensor(rng):
+    A, b = pt.fmatrix("A"), pt.fvector("b")
+    root = pt.linalg.cholesky(A, lower=True)
+    outputs = [root, pt.linalg.solve_triangular(root, b, lower=True)]
+    function = pytensor.function([A, b], outputs, mode=MODE)
+    half = rng.normal(size=(4, 6))
+    covariance, right = (half @ half.T).astype("float32"), rng.normal(size=4).astype("float32")
+    expected = np.linalg.cholesky(covariance)
+    found, solution = function(covariance, right)
+    assert found.dtype == solution.dtype == "float32"
+    assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert_allclose(expected @ solution, right, rtol=1e-3, atol=1e-4)

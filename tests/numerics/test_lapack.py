@@ -1,4 +1,6 @@
-"""Inverses by blocks of columns, beside NumPy's."""
+"""Factors, solutions and inverses by LAPACK's address, next to NumPy's."""
+
+import gc
 
 import numba
 import numpy as np
@@ -23,3 +25,47 @@ def test_triangle_of_the_inverse(n):
 
     numba.njit(lambda upper: lapack.invert(upper))(again)
     assert_allclose(again, upper, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("n", [1, 2, 7])
+def test_roots_are_triangles_whose_product_is_the_covariance(n, lower, rng):
+    A = rng.normal(size=(n, n + 2))
+    covariance = A @ A.T
+    before = covariance.copy()
+    root = lapack.root(covariance, lower=lower)
+    assert np.array_equal(covariance, before)
+    assert np.array_equal(root, np.tril(root) if lower else np.triu(root))
+    assert_allclose(root @ root.T if lower else root.T @ root, covariance, rtol=1e-12, atol=1e-14)
+    assert np.isnan(lapack.root(-covariance, lower=lower)).all()
+
+
+@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize("unit", [True, False])
+@pytest.mark.parametrize("lower", [True, False])
+@pytest.mark.parametrize("shape", [(5,), (5, 1), (5, 3)])
+def test_solutions_of_triangles(shape, lower, unit, order, rng):
+    """The other triangle is not read, nor is the diagonal of a unit triangle."""
+    whole = np.array(rng.normal(size=(5, 5)) + 3.0 * np.eye(5), order=order)
+    triangle = np.tril(whole) if lower else np.triu(whole)
+    if unit:
+        np.fill_diagonal(triangle, 1.0)
+    B = rng.normal(size=shape)
+    found = lapack.solved(whole, B, lower=lower, unit=unit)
+    assert found.shape == shape
+    assert_allclose(triangle @ found, B, rtol=1e-10, atol=1e-12)
+    singular = whole.copy()
+    singular[2, 2] = 0.0
+    assert np.isnan(lapack.solved(singular, B, lower=lower, unit=unit)).all() == (not unit)
+
+
+def test_calls_leave_nothing_to_the_search_for_garbage(rng):
+    B = rng.normal(size=(4, 2))
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(10):
+            lapack.solved(np.eye(4), B, lower=True, unit=False)
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
