@@ -34,10 +34,9 @@ from bayes_gpx.model.priors import add_covariances, create_variables
 from bayes_gpx.model.starting_points import starts
 from bayes_gpx.names import no_attribute
 from bayes_gpx.numerics.row_sums import PARTS
+from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator, symbols_of_rows
 from bayes_gpx.processes.indexed_process import in_groups
-from bayes_gpx.system.tasks import using_cores
-from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
@@ -372,6 +371,7 @@ class Model:
         own._jitter.set_value(jitter)
         return own
 
+    @on_cores
     def fit(
         self,
         method: str = "auto",
@@ -448,8 +448,6 @@ class Model:
             expectation propagation. "map" then returns `draws` draws that differ only in these
             values. For a Gaussian likelihood; for classes and counts, "nuts" with
             ``latent="sample"`` is exact.
-        cores : int, optional
-            Number of processor cores for starts, densities and chains, all of them by default.
         progressbar : bool
             Show progress.
         **kwargs
@@ -470,22 +468,19 @@ class Model:
         ConvergenceWarning
             If an optimizer or sampler did not converge.
         """
-        if cores is not None:
-            count("cores", cores)
-        with using_cores(cores):
-            return infer(
-                self,
-                method,
-                draws=draws,
-                tune=tune,
-                chains=chains,
-                seed=seed,
-                start=start,
-                latent=latent,
-                truncated=truncated,
-                progressbar=progressbar,
-                **kwargs,
-            )
+        return infer(
+            self,
+            method,
+            draws=draws,
+            tune=tune,
+            chains=chains,
+            seed=seed,
+            start=start,
+            latent=latent,
+            truncated=truncated,
+            progressbar=progressbar,
+            **kwargs,
+        )
 
 
 def _rebuilt(

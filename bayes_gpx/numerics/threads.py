@@ -211,7 +211,7 @@ class _Limit:
 
     @contextmanager
     def held(self, number: int, *, shared: bool = False) -> Iterator[None]:
-        """Context in which BLAS uses at most `number` threads, for all that share it."""
+        """Hold BLAS to at most `number` threads within the context, for all that share it."""
         asked = number, threading.get_ident(), shared
         with LOCK:
             outermost = not self._asked
@@ -258,7 +258,7 @@ def _present() -> int:
 
 @contextmanager
 def _any_thread() -> Iterator[None]:
-    """Context in which threadpoolctl obeys this thread, not the first that set a limit."""
+    """Let threadpoolctl obey this thread within the context, not the first that set a limit."""
     OpenBLASController.clear_controlling_thread(force=True)
     try:
         yield
@@ -321,8 +321,9 @@ def on_cores[**P, R](function: Callable[P, R]) -> Callable[P, R]:
         with using_cores(number):
             return function(*args, **kwargs)
 
-    doc = getdoc(function) or ""
-    call.__doc__ = doc.replace("\n\nReturns\n-------", f"\n{CORES}\nReturns\n-------", 1)
+    parameters, returns, rest = (getdoc(function) or "").partition("\n\nReturns\n-------")
+    own, keywords, more = parameters.partition("\n**")  # which come last
+    call.__doc__ = f"{own}\n{CORES.rstrip()}{keywords}{more}{returns}{rest}"
     return call
 
 
@@ -343,7 +344,7 @@ THREADED_FROM = 3000
 
 
 def blas_threads(n: int, parallel: int = 1) -> AbstractContextManager[None]:
-    """Context in which BLAS uses as many threads as n observations are worth."""
+    """Let BLAS use as many threads as n observations are worth, within the context."""
     # Factors of small matrices gain little from several threads, and lose much if another process
     # wants the processor; `parallel` chains share the processors. With one thread for any number of
     # cores, sums of products are the same.
