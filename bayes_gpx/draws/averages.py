@@ -91,7 +91,7 @@ def of_groups(where: Points) -> Points:
     """What a result says of groups in place of rows: their labels and averages of the features."""
     labels, values = where.by
     Z_values = None
-    if isinstance(where.Z_values, np.ndarray):  # a sparse Z stands beside no averages
+    if isinstance(where.Z_values, np.ndarray):  # a sparse Z is never averaged
         Z_values = values @ where.Z_values
     return replace(where, index=labels, X_values=values @ where.X_values, Z_values=Z_values)
 

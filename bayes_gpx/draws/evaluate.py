@@ -14,13 +14,14 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws, Tensor
 from bayes_gpx.draws.averages import BLOCK, averaged, in_pairs, of_groups, of_pair, refuse_averages
-from bayes_gpx.draws.each_draw import ONCE, Case, each_draw, rows_within
+from bayes_gpx.draws.each_draw import each_draw, rows_within
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.results import Result
 from bayes_gpx.draws.stores import DrawStore, refuse_summaries
+from bayes_gpx.draws.turns import ONCE, Case
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensitivity
 from bayes_gpx.posteriors.softmax import across

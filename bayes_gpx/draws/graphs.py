@@ -43,7 +43,7 @@ type Kinds = tuple[tuple[str, Any], ...]
 """Name and kind of each value: the type of its symbol, or type and dimensions of an array."""
 
 WIDE = {"X", "U", "baseline", "corners"}
-"""Inputs whose last axis has the features of X, which graphs know the number of."""
+"""Inputs with the features of X on their last axis; graphs know the number."""
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
 from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
-    from bayes_gpx.draws.each_draw import Case
     from bayes_gpx.draws.points import Points
+    from bayes_gpx.draws.turns import Case
     from bayes_gpx.draws.views import Asking
     from bayes_gpx.posteriors.base import OneDraw
     from bayes_gpx.posteriors.constraints import Constraints

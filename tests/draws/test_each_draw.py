@@ -8,10 +8,10 @@ import pytest
 import xarray as xr
 
 import bayes_gpx as bx
-from bayes_gpx.draws import each_draw
+from bayes_gpx.draws import each_draw, turns
 
 rng = np.random.default_rng(sum(map(ord, "each draw")))
-DRAWS_TOGETHER = each_draw.draws_together
+DRAWS_TOGETHER = turns.draws_together
 X, DRAWS = rng.normal(size=(20, 2)), 11
 NEW, QUIET = rng.normal(size=(4, 2)), {"progressbar": False, "seed": 1}
 
@@ -35,7 +35,7 @@ OF_LABELS = fit(lengthscale=(2,), amplitude=())
 
 @pytest.fixture(autouse=True)
 def three_draws_in_a_task(monkeypatch):
-    monkeypatch.setattr(each_draw, "draws_together", lambda seconds: 3)
+    monkeypatch.setattr(turns, "draws_together", lambda seconds: 3)
 
 
 CASES = {
@@ -54,7 +54,7 @@ def test_an_executor_changes_no_bit(name, monkeypatch):
     verb, model, idata, options = CASES[name]
     new = None if "obs" in options else NEW
     alone = verb(model, idata, new, **options, **QUIET)
-    tasks, in_turn = [], each_draw.in_turn
+    tasks, in_turn = [], turns.in_turn
 
     def counted(task, shared, each, executor):
         assert executor is not None
@@ -62,7 +62,7 @@ def test_an_executor_changes_no_bit(name, monkeypatch):
             tasks.append(own[0])
             yield own
 
-    monkeypatch.setattr(each_draw, "in_turn", counted)
+    monkeypatch.setattr(turns, "in_turn", counted)
     for workers in (1, 3):
         with ThreadPoolExecutor(workers) as executor:
             found = verb(model, idata, new, executor=executor, **options, **QUIET)
@@ -88,13 +88,13 @@ MORE = CASES | {
 @pytest.mark.parametrize("name", MORE)
 def test_the_number_of_cores_changes_no_bit(name, block, monkeypatch):
     verb, model, idata, options = MORE[name]
-    monkeypatch.setattr(each_draw, "WORTH_THREADS", 0.0)
+    monkeypatch.setattr(turns, "WORTH_THREADS", 0.0)
     monkeypatch.setattr("bayes_gpx.numerics.threads.PARALLEL_FROM", 1)
-    monkeypatch.setattr(each_draw, "TURN", 4)
+    monkeypatch.setattr(turns, "TURN", 4)
     monkeypatch.setattr(each_draw, "BLOCK_BYTES", BLOCKS[block])
     new = () if "obs" in options or verb is bx.loo_predictions else (NEW,)
-    started, pool = [], each_draw.ThreadPoolExecutor
-    monkeypatch.setattr(each_draw, "ThreadPoolExecutor", lambda n: started.append(n) or pool(n))
+    started, pool = [], turns.ThreadPoolExecutor
+    monkeypatch.setattr(turns, "ThreadPoolExecutor", lambda n: started.append(n) or pool(n))
     alone, *others = (verb(model, idata, *new, cores=k, **options, **QUIET) for k in (1, 2, 3))
     assert set(started) - {1} == {2, 3}
     for found in others:
@@ -133,7 +133,7 @@ def test_a_single_draw_needs_no_task():
 
 def test_a_store_goes_on_where_a_worker_failed(tmp_path, monkeypatch):
     whole = bx.derivatives(NORMAL, OF_NORMAL, NEW, **QUIET)
-    of_several = each_draw._of_several
+    of_several = turns._of_several
 
     def fails(work, draws, blocks):
         if draws[0][0] == DRAWS:
@@ -143,7 +143,7 @@ def test_a_store_goes_on_where_a_worker_failed(tmp_path, monkeypatch):
     options = {"path": tmp_path / "store", **QUIET}
     with ThreadPoolExecutor(2) as executor:
         with monkeypatch.context() as patched:
-            patched.setattr(each_draw, "_of_several", fails)
+            patched.setattr(turns, "_of_several", fails)
             patched.setattr("bayes_gpx.draws.stores.PAUSE", 0.0)
             with pytest.raises(RuntimeError, match="lost"):
                 bx.derivatives(NORMAL, OF_NORMAL, NEW, executor=executor, **options)

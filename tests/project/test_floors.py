@@ -41,8 +41,9 @@ posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evid
 inference: base methods diagnostics log_density datatree optimise laplace nuts automatic
     stochastic
 draws: protocols hyperparameter_draws points level_moves intervals stores questions
-    averages scales naming normals new_responses results graphs each_draw evaluate constraints_met
-    truncated leave_one_out left_out_together views answers row_draws random_functions
+    averages scales naming normals new_responses results graphs turns each_draw evaluate
+    constraints_met truncated leave_one_out left_out_together views answers row_draws
+    random_functions
 model: named_kernels hyperparameters specification constraints given_values priors
     lengthscale_prior bound_data latent_variables fixed_basis observed_response inducing_points
     starting_points examination fitting description model gp placement interaction_model refits
