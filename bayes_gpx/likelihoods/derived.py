@@ -6,7 +6,7 @@ forms replace parts of it where they are known to be faster.
 
 from abc import abstractmethod
 from functools import lru_cache
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pymc as pm
@@ -63,7 +63,7 @@ class Derived(ScalarLikelihood):
         Which y are possible, one of `SUPPORTS`.
     """
 
-    support: ClassVar[str]
+    support: str
 
     @abstractmethod
     def distribution(self, f: Tensor, exposure: Tensor, theta: Theta) -> Tensor:

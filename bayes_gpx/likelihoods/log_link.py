@@ -26,13 +26,18 @@ class LogLink(ScalarLikelihood):
 
     def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
         """Log of the mean y, or of y per exposure; raises if all y are 0."""
-        total = np.sum(y)
-        if total == 0:
-            raise ValueError(
-                "y is 0 everywhere, so its mean has no logarithm. Pass scale=False for a prior "
-                "mean of 0."
-            )
-        return float(np.log(total / (len(y) if exposure is None else np.sum(exposure))))
+        return log_average(y, exposure)
+
+
+def log_average(y: np.ndarray, exposure: np.ndarray | None) -> float:
+    """Log of the mean y, or of y per exposure; raises if all y are 0."""
+    total = np.sum(y)
+    if total == 0:
+        raise ValueError(
+            "y is 0 everywhere, so its mean has no logarithm. Pass scale=False for a prior mean of "
+            "0."
+        )
+    return float(np.log(total / (len(y) if exposure is None else np.sum(exposure))))
 
 
 def log_mean(f: TensorLike, exposure: Exposure) -> Tensor:

@@ -14,7 +14,7 @@ from bayes_gpx.aliases import Tensor
 from bayes_gpx.data.response import SUPPORTS
 from bayes_gpx.likelihoods.base import DefaultPrior, Theta
 from bayes_gpx.likelihoods.derived import FARTHEST, Derived
-from bayes_gpx.likelihoods.log_link import LogLink
+from bayes_gpx.likelihoods.log_link import log_average
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.validation import one_of
 
@@ -37,7 +37,7 @@ class Custom(Derived):
     made_by: Callable[..., Tensor]
     mean_of_y: Callable[[Any, Any], Any]
     priors: tuple[tuple[str, Any], ...]
-    support: str  # type: ignore[misc]
+    support: str
 
     mean_name = "mean"
 
@@ -72,7 +72,7 @@ class Custom(Derived):
 
     def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
         """Log of the mean y, or of y per exposure."""
-        return LogLink.center(self, y, exposure)  # type: ignore[arg-type]
+        return log_average(y, exposure)
 
     def distribution(self, f: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
         """Distribution of y given f."""

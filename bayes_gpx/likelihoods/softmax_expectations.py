@@ -14,7 +14,7 @@ from bayes_gpx.numerics.jets import Jet
 FEW_CLASSES, POINTS = 3, (2048, 8192)
 """Quasi-random points of up to three classes, and of more.
 
-For up to ten classes whose f has standard deviations up to 3, the largest error of a probability is
+For up to ten classes, and standard deviations of f up to 3, the largest error of a probability is
 below 1e-3 (`benchmarks/class_probabilities.py`).
 """
 
@@ -109,11 +109,11 @@ def _of_rows(
     inner = inverse @ variance_first @ inverse.transpose(0, 1, 3, 2)
     half = np.tril(inner) - 0.5 * inner * np.eye(C)
     turned = R[:, None] @ half
-    # sum w p_c (s_c - sum_j p_j s_j) with s = m' + R' z needs sums of p and p p' only, beside 1 and
+    # sum w p_c (s_c - sum_j p_j s_j) with s = m' + R' z needs sums of p and p p' only, times 1 and
     # z, and these serve all features.
-    beside = weights * np.concatenate([np.ones((1, len(weights))), z])
-    alone = p @ beside.T  # (m, C, 1 + C)
-    both = np.stack([(p[:, c, None] * p) @ beside.T for c in range(C)], axis=1)  # (m, C, C, 1 + C)
+    factors = weights * np.concatenate([np.ones((1, len(weights))), z])
+    alone = p @ factors.T  # (m, C, 1 + C)
+    both = np.stack([(p[:, c, None] * p) @ factors.T for c in range(C)], axis=1)  # (m, C, C, 1 + C)
     slopes = np.concatenate([mean_first[..., None], turned], axis=3)  # (m, d, C, 1 + C)
     first = np.einsum("mck,mdck->mdc", alone, slopes) - np.einsum("mcjk,mdjk->mdc", both, slopes)
     return value, first, np.abs(inner).max(axis=(0, 2, 3))
