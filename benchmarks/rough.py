@@ -101,7 +101,7 @@ CASES = {
 
 
 def run(name, path):
-    """Print the numbers of a case, whose rows are in a file."""
+    """Print the numbers of a case; a file has its rows."""
     with np.load(path) as held:
         X, y, new, f, y_new = (held[key] for key in ("X", "y", "new", "f", "y_new"))
     before, begun = memory("VmRSS"), time.process_time()

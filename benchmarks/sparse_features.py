@@ -24,7 +24,7 @@ import scipy.sparse as sps
 
 N, P, WORDS = 2_000, 50_000, 60
 ROWS = {"reviews": 20, "made up": 2}
-"""Number of rows of which contributions are computed; an array takes half a minute for each."""
+"""Number of rows with contributions; an array takes half a minute for each."""
 
 QUIET = {"progressbar": False, "keep": "summary"}
 CASES = "reviews", "made up"
@@ -53,7 +53,7 @@ def made_up(n, p):
 
 
 def seconds(call):
-    """CPU seconds of the second call, whose functions are compiled, and its result."""
+    """CPU seconds of the second call, which compiles nothing, and its result."""
     call()
     started = time.process_time()
     found = call()

@@ -25,7 +25,7 @@ REMOVABLE = ("attribution", "contribution")
 """Explanations that quantify the loss of a prediction without a feature."""
 
 ASKED: dict[str, Any] = {"keep": "summary", "draws": 2, "seed": 0}
-"""Options of predictions from which only the means are used."""
+"""Options of predictions; only their means are used."""
 
 ROWS = 20_000
 """Most rows that are predicted at a time."""

@@ -21,7 +21,7 @@ class Scaling:
 
     def apply(self, values: Any) -> Any:
         """From user units to the model's scale."""
-        if sps.issparse(values):  # of columns whose centers are all 0
+        if sps.issparse(values):  # its centers are all 0
             return values.multiply(1.0 / np.asarray(self.scale)).tocsr()
         return (values - self.center) / self.scale
 

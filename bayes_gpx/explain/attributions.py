@@ -37,7 +37,7 @@ OF = ("value", "log_variance")
 """What can be divided among features."""
 
 MOST_BASELINES = 20
-"""Most baselines whose average gets an exact covariance; its time grows with their square."""
+"""Most baselines with an exact covariance of the average; its time grows with their square."""
 
 LARGEST_RESIDUAL = 1e-6
 """Share of the largest difference (or its variance) that quadrature may leave unexplained."""
@@ -238,7 +238,7 @@ def _explained(
 
 
 def _refuse_method(method: str, of: str) -> None:
-    """Raise for a rule along paths of what is not linear in f, whose degree is chosen by itself."""
+    """Raise for a rule along paths of a nonlinear quantity; its degree is chosen automatically."""
     if method != "exact":
         raise ValueError(
             f"method is {method!r}, but the nodes on paths of {of} are as many as are needed for "

@@ -77,8 +77,8 @@ def importances(
     idata : xarray.DataTree or dict
         A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array, optional
-        Rows over which derivatives are averaged, and from which Sobol indices draw the values of
-        each column; None for the training rows.
+        Rows that derivatives are averaged over, and that Sobol indices draw the values of each
+        column from; None for the training rows.
     groups_new : series or array (m,), optional
         Groups of the new rows, for models with groups.
     measures : list of str, optional

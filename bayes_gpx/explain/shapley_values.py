@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 MOST_POINTS = 8192
-"""Most points at which f is evaluated for the coalitions of one row."""
+"""Most points of f for the coalitions of one row."""
 
 
 @documented

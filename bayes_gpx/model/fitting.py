@@ -44,7 +44,7 @@ densities rough.
 """
 
 LATENT = (-3.0, -1.0, 0.0, 1.0, 3.0)
-"""Latent values at which the log density of a y that is possible is finite."""
+"""A possible y has a finite log density at these latent values."""
 
 SAMPLE, MANY = 2_000, 5
 """Rows that the starts of an optimiser climb with, where there are `MANY` times as many and each
@@ -267,7 +267,7 @@ def _fit_with_jitter(
 
 
 def _refuse_impossible(model: Any, start: dict[str, Any]) -> None:
-    """Raise with the first row whose y has no finite log density at any of `LATENT`."""
+    """Raise with the first y that has no finite log density at any of `LATENT`."""
     spec, data = model.specification, model.training
     if spec.normal or data.streamed:
         return

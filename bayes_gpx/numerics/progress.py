@@ -31,7 +31,7 @@ _CHEAPER: ContextVar[tuple[str, float] | None] = ContextVar("_CHEAPER", default=
 
 @contextmanager
 def beside(cheaper: tuple[str, float] | None) -> Iterator[None]:
-    """Context in which `foretell` also names a cheaper approximation, with its relative time."""
+    """Let `foretell` also name a cheaper approximation, with its relative time."""
     token = _CHEAPER.set(cheaper)
     try:
         yield
@@ -40,7 +40,7 @@ def beside(cheaper: tuple[str, float] | None) -> Iterator[None]:
 
 
 class Bar(Progress):
-    """A progress display whose loops start no thread."""
+    """A progress display without threads."""
 
     # Rich's own `track` starts one even if nothing is displayed, and waits for it where its loop
     # ends. If an error leaves the loop open until Python exits, it waits forever.
@@ -75,7 +75,7 @@ def progress_bar(wanted: bool) -> Bar:
 def flops_per_second() -> float:
     """Floating-point operations that products of matrices do in a second here, at best."""
     A, seconds = np.ones((PROBE, PROBE)), []
-    for _ in range(30):  # short ones, of which some are not interrupted by other programs
+    for _ in range(30):  # some of them are not interrupted by other programs
         begun = perf_counter()
         A @ A
         seconds.append(perf_counter() - begun)

@@ -124,7 +124,7 @@ class WeightProcess(KernelProcess):
         return self._weight_variance(L) * self._coefficients(L) ** 2
 
     def _weight_variance(self, L: Any) -> Tensor:
-        """Prior variance of the weights, (m, p), or (m, 1) where it is that of all."""
+        """Prior variance of the weights, (m, p), or (m, 1) if all have the same."""
         weight = pt.zeros_like(L.x[:, :1], "float64")
         weight = weight if L.smooth else weight + pt.as_tensor(self.sigma_w) ** 2
         for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):

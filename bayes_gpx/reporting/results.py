@@ -397,7 +397,7 @@ class Findings:
 
     @property
     def frame(self) -> Frame:
-        """The table whose features explain predictions: Z if `by_place`, else X."""
+        """The table of the features that explain predictions: Z if `by_place`, else X."""
         training = self.model.training
         return cast("Frame", training.Z) if self.by_place else training.X
 

@@ -23,7 +23,7 @@ _CORES: ContextVar[int | None] = ContextVar("cores", default=None)
 
 @contextmanager
 def using_cores(number: int | None) -> Iterator[None]:
-    """Context in which calls take that many processor cores; None leaves them as they are."""
+    """Let calls within the context take that many processor cores; None changes nothing."""
     token = _CORES.set(number or _CORES.get())
     try:
         yield

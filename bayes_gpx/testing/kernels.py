@@ -41,7 +41,7 @@ def check_kernel(
     d : int
         Number of features.
     far : float
-        Distance by which points are moved, in lengths of the kernel, rounded to a power of 2; a
+        Distance that points are moved, in lengths of the kernel, rounded to a power of 2; a
         function of x - x' must not change. 0 moves no points, for a kernel that is not such a
         function and changes too fast there.
     seed : int
