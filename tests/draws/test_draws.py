@@ -6,7 +6,7 @@ import xarray as xr
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bayes_gpx as bx
-from bayes_gpx.draws import each_draw, graphs
+from bayes_gpx.draws import each_draw, graphs, turns
 
 THETA = {"lengthscale": [0.9, 1.7], "amplitude": 0.8, "sigma_w": 0.3, "sigma": 0.4}
 
@@ -209,13 +209,13 @@ def test_only_the_draw_that_needs_jitter_gets_some(regression, monkeypatch):
     )
     tree = xr.DataTree.from_dict({"posterior": posterior})
     jitters = []
-    original = each_draw.with_jitter
+    original = turns.with_jitter
 
     def recorded(attempt):
         arrays, jitter = original(attempt)
         jitters.append(jitter)
         return arrays, jitter
 
-    monkeypatch.setattr(each_draw, "with_jitter", recorded)
+    monkeypatch.setattr(turns, "with_jitter", recorded)
     found = bx.predictions(bx.GP(X, y), tree, X_new, seed=1)
     assert jitters[0] == 0.0 < jitters[1] == found.attrs["relative_jitter"]

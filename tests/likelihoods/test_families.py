@@ -11,6 +11,7 @@ from scipy.special import expit, gamma
 import bayes_gpx as bx
 from bayes_gpx.cli import main
 from bayes_gpx.likelihoods import named
+from bayes_gpx.likelihoods.derived import FARTHEST
 from bayes_gpx.numerics.compile_modes import MODE
 
 QUIET = {"progressbar": False}
@@ -90,6 +91,47 @@ def test_densities_are_scipys(name):
     assert_allclose(below, exact.cdf(y), rtol=1e-8)
     center = exact.median() if likelihood.level else exact.mean()
     assert_allclose(mean, center, rtol=1e-10)
+
+
+@ALL
+def test_variance_and_information_are_averages_over_y(name):
+    """The information is the mean square of the slope, by differences of SciPy's density."""
+    make, theta = FAMILIES[name]
+    likelihood, h = named(name), 1e-5
+    for f in (-0.5, 0.8):
+        exact = make(f, **theta)
+        if likelihood.discrete:
+            y = np.arange(60.0)
+            weights = np.exp(exact.logpdf(y))
+        else:  # quantiles in the middle of equal steps of a logistic variable
+            u, step = np.linspace(-34.0, 34.0, 200_001, retstep=True)
+            y = exact.isf(expit(-u)) if name != "beta" else exact.ppf(expit(u))
+            weights = expit(u) * expit(-u) * step
+        slope = (make(f + h, **theta).logpdf(y) - make(f - h, **theta).logpdf(y)) / (2 * h)
+        known = np.isfinite(slope)
+        information = weights[known] @ slope[known] ** 2
+        center = exact.median() if likelihood.level else exact.mean()
+        found = pm.draw(likelihood.fisher(pt.as_tensor(np.array([f])), symbols(theta)), mode=MODE)
+        assert_allclose(found, information, rtol=1e-4)
+        spread = weights[known] @ (y[known] - center) ** 2
+        assert_allclose(likelihood.variance(f, theta), spread, rtol=1e-3)
+
+
+@ALL
+def test_log_densities_go_on_as_straight_lines(name):
+    """Far out, so that nothing overflows: with the height and slope of the last point."""
+    theta = FAMILIES[name][1]
+    likelihood, y = named(name), responses(name)[1:3]
+    f = np.array([FARTHEST - 1e-4, FARTHEST, FARTHEST + 5.0, FARTHEST + 10.0])[:, None]
+    grid = pt.as_tensor(f + 0.0 * y)
+    found = likelihood.logp(grid, pt.as_tensor(y + 0.0 * f), symbols(theta))
+    logp = pm.draw(found, mode=MODE)
+    slope = (logp[1] - logp[0]) / 1e-4
+    assert np.isfinite(logp).all()
+    if name == "loglogistic":  # in closed form, which does not overflow
+        slope = np.full(2, -theta["shape"])
+    assert_allclose(logp[2] - logp[1], 5.0 * slope, rtol=1e-4, atol=1e-3)
+    assert_allclose(logp[3] - logp[2], logp[2] - logp[1], rtol=1e-10)
 
 
 @ALL

@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 380_500, "code lines": 34_800, "files": 273}
+LIMITS = {"tokens": 381_000, "code lines": 34_900, "files": 273}
 
 LAYOUT = {
     tokenize.COMMENT,
