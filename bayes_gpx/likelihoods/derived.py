@@ -78,6 +78,8 @@ class Derived(ScalarLikelihood):
         value = pt.cast(y, "int64") if self.discrete else y
         return cast(Tensor, pm.logp(self.distribution(f, exposure, theta), value))
 
+    # What other likelihoods state in their class, this one computes, which mypy does not allow for.
+
     @property
     def discrete(self) -> bool:  # type: ignore[override]
         """Whether y are whole numbers."""

@@ -50,6 +50,8 @@ class Custom(Derived):
         """What messages call the likelihood."""
         return "this likelihood of your own"
 
+    # What other likelihoods state in their class, this one computes, which mypy does not allow for.
+
     @property
     def units(self) -> str:  # type: ignore[override]
         """Units of f."""

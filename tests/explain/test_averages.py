@@ -317,6 +317,14 @@ def test_partial_dependence_of_f_is_that_of_the_dense_posterior(model):
     assert_allclose(drawn.std(axis=0), own["partial_dependence_sd"], rtol=0.4)
 
 
+def test_partial_dependence_averages_over_draws(model):
+    thetas = [THETA, THETA | {"lengthscale": [0.4, 2.0], "sigma": 0.5}]
+    each = [bx.partial_dependence(model, theta, steps=3, **QUIET) for theta in thetas]
+    found = bx.partial_dependence(model, known(model, thetas), steps=3, **QUIET)
+    for name in ("ice_mean", "partial_dependence_mean"):
+        assert_allclose(found[name], (each[0][name] + each[1][name]) / 2, rtol=1e-9)
+
+
 def test_partial_dependence_by_functions_agrees(model):
     exact = bx.partial_dependence(model, THETA, by=GROUPS, steps=3, **QUIET)
     options = {"keep": "draws", "draws": 2000, "seed": 1, **QUIET}
