@@ -145,6 +145,14 @@ def demo(out: str, seed: int) -> None:
     help="Column of groups, such as patients with several rows each, which differ from each other.",
 )  # fmt: skip
 @click.option(
+    "--exposure", metavar="COLUMN",
+    help="Column of what each count or amount is proportional to, such as a time of observation.",
+)  # fmt: skip
+@click.option(
+    "--trials", metavar="COLUMN",
+    help="Column that says of how many trials the target is, for --likelihood binomial.",
+)  # fmt: skip
+@click.option(
     "--categorical", multiple=True, metavar="A B ...",
     help="Columns whose values are categories and not quantities.",
 )  # fmt: skip
@@ -162,7 +170,7 @@ def demo(out: str, seed: int) -> None:
 @click.option(
     "--likelihood", default="normal", show_default=True,
     help="Distribution of the target, such as student_t, bernoulli (two labels), categorical, "
-    "poisson or negative_binomial.",
+    "binomial, poisson or negative_binomial.",
 )  # fmt: skip
 @click.option(
     "--resolution", type=click.FloatRange(0.0),
@@ -212,6 +220,8 @@ def fit(
     exclude: Sequence[str],
     id: str | None,
     groups: str | None,
+    exposure: str | None,
+    trials: str | None,
     categorical: Sequence[str],
     model: str,
     method: str,
@@ -258,7 +268,9 @@ def fit(
     if inducing is not None and approximation is not None:
         raise click.UsageError("--inducing and --approximation were both given. Pass one of them.")
     approximation = approximation if inducing is None else Inducing(inducing)
-    chosen = Chosen(features, categorical, exclude, id, groups)
+    named_columns = {"exposure": exposure, "trials": trials}
+    beside = {name: column for name, column in named_columns.items() if column is not None}
+    chosen = Chosen(features, categorical, exclude, id, groups, beside)
     roles = Roles()
     X: Any
     y: Any
@@ -266,13 +278,13 @@ def fit(
     attrs: dict[str, str] = {}
     if isinstance(data, str):
         X, y, names = parts_to_fit(data, target, chosen, drop_missing, impute)
-        options = {"priors": {"sigma_w": 0.0} if model == "gpx" else {}}
+        options = {"priors": {"sigma_w": 0.0} if model == "gpx" else {}, **beside}
     else:
         rows, roles = rows_to_fit(
             data, target, chosen, named(likelihood), drop_missing, impute, say
         )
         X, y, names = rows.X, rows.y, [str(name) for name in rows.X]
-        options = {"groups": rows.groups}
+        options = {"groups": rows.groups, **rows.known}
         attrs |= roles.imputed(rows, data)
     fitted = {"gp": GP, "gpx": GPX}[model](
         X,

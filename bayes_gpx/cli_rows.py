@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -81,6 +81,7 @@ class Read:
     groups: pd.Series | None = None
     ids: pd.Series | None = None
     gaps: pd.DataFrame | None = None  # which features were missing, where a fit fills them in
+    known: Mapping[str, pd.Series] = field(default_factory=dict)  # exposure or trials, by name
 
     def beside(self) -> Beside:
         """What tables show beside each row."""
@@ -95,7 +96,8 @@ class Read:
         ids = self.ids.to_numpy()
         y = None if self.y is None else self.y.set_axis(ids)
         groups = None if self.groups is None else self.groups.set_axis(ids)
-        return replace(self, X=self.X.set_axis(ids), y=y, groups=groups)
+        known = {name: values.set_axis(ids) for name, values in self.known.items()}
+        return replace(self, X=self.X.set_axis(ids), y=y, groups=groups, known=known)
 
 
 def rows_of(
@@ -213,6 +215,7 @@ def rows_to_fit(
         wanted.append(Wanted(chosen.id, "id", fitted=True))
     if chosen.groups is not None:
         wanted.append(Wanted(chosen.groups, "group", fitted=True))
+    wanted += [Wanted(column, "numbers", fitted=True) for column in chosen.beside.values()]
     table, dropped = columns_of(sheet, wanted, str(data), drop_missing=drop_missing)
     if dropped is not None:
         say(dropped)
@@ -233,7 +236,8 @@ def rows_to_fit(
             )
     imputation = None if impute is None else Imputation.learned(table[names], impute)
     X, gaps = _filled(table[names], imputation, data, say)
-    rows = Read(X, table[target], table.get(chosen.groups), table.get(chosen.id), gaps)
+    known = {name: table[column] for name, column in chosen.beside.items()}
+    rows = Read(X, table[target], table.get(chosen.groups), table.get(chosen.id), gaps, known)
     return rows.named(), Roles(chosen.id, chosen.groups, imputation)
 
 
@@ -246,6 +250,7 @@ class Chosen:
     exclude: Sequence[str] = ()
     id: str | None = None
     groups: str | None = None
+    beside: Mapping[str, str] = field(default_factory=dict)  # of the exposure, or of trials
 
     def features_of(self, target: str, columns: list[str]) -> list[str]:
         """Features: those that were named, or all columns without another role."""
@@ -253,6 +258,7 @@ class Chosen:
         roles: dict[str, str] = {}
         given: list[tuple[str, str | None]]
         given = [("the target", target), ("the id", self.id), ("the groups", self.groups)]
+        given += [(f"the {role}", name) for role, name in self.beside.items()]
         given += [("excluded", name) for name in self.exclude]
         given += [("a feature", name) for name in self.features]
         for role, name in given:
@@ -284,6 +290,7 @@ def parts_to_fit(
 
     source = cast(FileRows, row_source(data))
     names = chosen.features_of(target, list(source.names))
-    for name in (target, *names):
+    beside = chosen.beside.values()
+    for name in (target, *names, *beside):
         one_of("column", name, source.names)
-    return replace(source, columns=(*names, target)), target, names
+    return replace(source, columns=(*names, target, *beside)), target, names

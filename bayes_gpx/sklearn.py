@@ -158,10 +158,12 @@ class GPRegressor(RegressorMixin, _Estimator):
         self.random_state = random_state
         self.constraints = constraints
 
-    def fit(self, X: Table, y: Column, exposure: Column | None = None) -> Self:
-        """Infer the hyperparameters from X (n, d), y (n,) and, of counts, their exposure (n,)."""
+    def fit(
+        self, X: Table, y: Column, exposure: Column | None = None, trials: Column | None = None
+    ) -> Self:
+        """Infer the hyperparameters from X (n, d), y (n,) and exposure or trials (n,)."""
         X, y = self._training(X, y, y_numeric=True)
-        return self._fit(GP, X, y, exposure=exposure)
+        return self._fit(GP, X, y, exposure=exposure, trials=trials)
 
     def predict(
         self, X: Table, return_std: bool = False
@@ -218,10 +220,12 @@ class GPXRegressor(RegressorMixin, _Estimator):
         self.random_state = random_state
         self.constraints = constraints
 
-    def fit(self, X: Table, y: Column, exposure: Column | None = None) -> Self:
-        """Infer the hyperparameters from X (n, d), y (n,) and, of counts, their exposure (n,)."""
+    def fit(
+        self, X: Table, y: Column, exposure: Column | None = None, trials: Column | None = None
+    ) -> Self:
+        """Infer the hyperparameters from X (n, d), y (n,) and exposure or trials (n,)."""
         X, y = self._training(X, y, y_numeric=True)
-        return self._fit(GPX, X, y, exposure=exposure)
+        return self._fit(GPX, X, y, exposure=exposure, trials=trials)
 
     def predict(
         self, X: Table, return_std: bool = False

@@ -143,6 +143,7 @@ _OPTIONS = {
     "inducing": "approximation=bx.Inducing(m)",
     "n_inducing": "approximation=bx.Inducing(m)",
     "offset": "exposure",
+    "n_trials": "trials",
     "group": "groups",
 }
 
@@ -170,7 +171,6 @@ SYNONYMS = {
         "gaussian": "normal",
         "t": "student_t",
         "studentt": "student_t",
-        "binomial": "bernoulli (two labels, such as 0 and 1)",
         "binary": "bernoulli",
         "logistic": "bernoulli",
         "multinomial": "categorical",

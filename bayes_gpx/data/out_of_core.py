@@ -81,9 +81,12 @@ class Names:
         weighed = own if self.weighs else None
         if self.Z is not None:
             weighed = read_features(frame[list(self.Z)], "Z", prefix="z", like=Z, **options)
-        exposure = None if self.exposure is None else frame[self.exposure]
+        given = None if self.exposure is None else frame[self.exposure]
+        exposure = read_exposure(given, own, self.observation)
         y, labels = self._response(frame[self.y], own)
-        return Rows(own, weighed, y, read_exposure(exposure, own, self.observation), labels)
+        if exposure is not None:
+            self.observation.refuse(y, exposure)
+        return Rows(own, weighed, y, exposure, labels)
 
     def _response(self, y: Any, frame: Frame) -> tuple[np.ndarray, Any]:
         """Response (b,) with its labels, which are the chunk's if no others are known."""

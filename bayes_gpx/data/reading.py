@@ -67,6 +67,8 @@ def read_training(
         response = outputs.y
     else:
         response, labels = _read_response(y, frame, observation)
+    if exposure is not None:
+        observation.refuse(response, exposure if outputs is None else exposure[outputs.rows])
     weighed = None
     if weighs:
         weighed = frame if Z is None else read_weighed(Z, "Z", dates={})

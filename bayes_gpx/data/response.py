@@ -17,10 +17,14 @@ class Reader(Protocol):
     labelled: bool
     scaled: bool
     exposed: bool
+    exposure_name: str
     classes: int | None
 
     def read(self, y: Any, labels: Any = None) -> tuple[np.ndarray, np.ndarray | None]:
         """Check and encode y; its labels, or None."""
+
+    def refuse(self, y: np.ndarray, exposure: np.ndarray) -> None:
+        """Raise where y and its exposure contradict each other."""
 
     def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
         """Prior mean of f that fits the size of y."""
@@ -234,9 +238,10 @@ def read_exposure(exposure: Any, frame: Frame, observation: Reader) -> np.ndarra
     """Exposure (n,), ones by default; None where noise is normal."""
     if exposure is None:
         return None if observation.normal else np.ones(len(frame))
-    values = read_response(exposure, frame, "exposure")
+    name = observation.exposure_name
+    values = read_response(exposure, frame, name)
     if (values <= 0).any():
-        raise ValueError("exposure has values that are not above 0. Pass positive numbers.")
+        raise ValueError(f"{name} has values that are not above 0. Pass positive numbers.")
     return values
 
 

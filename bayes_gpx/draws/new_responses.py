@@ -59,9 +59,9 @@ class NewResponses:
         return found
 
     @property
-    def exposed(self) -> bool:
-        """Whether the likelihood has an exposure."""
-        return self._observation.exposed
+    def exposed(self) -> str | None:
+        """What the likelihood calls its exposure, or None."""
+        return self._observation.exposure_name if self._observation.exposed else None
 
     def mean_at(self, f: np.ndarray) -> np.ndarray:
         """Mean response at f (m, ...): of bounds of f its own, because it grows with f."""

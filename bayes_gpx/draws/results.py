@@ -434,8 +434,8 @@ class Result:
             sd = self.moments(name + DRAWN)[1]
         found |= {f"{name}_mean": (dims, mean.reshape(f.shape))}
         found |= {f"{name}_sd": (dims, sd.reshape(f.shape))}
-        if response.exposed:
-            found["exposure"] = dims[:1], response.exposure
+        if response.exposed is not None:
+            found[response.exposed] = dims[:1], response.exposure
         if response.of_mean and "f_interval" in variables:
             ends = response.mean_at(variables["f_interval"][1])
             found[f"{name}_interval"] = (*dims, "ci_bound"), ends

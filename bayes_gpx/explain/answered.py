@@ -143,7 +143,7 @@ def answered(
             "by was given, but all rows are explained, one chunk after the other. Leave by "
             "out, or pass rows of your choice as X_new, without an executor."
         )
-    for name in ("obs", "joint", "exposure"):
+    for name in ("obs", "joint", "exposure", "trials"):
         if not _absent(arguments.get(name)):
             raise ValueError(
                 f"{name} was given, but all rows are explained, one chunk after the other. "
@@ -160,7 +160,7 @@ def answered(
     return _in_chunks(piece, featured, model, idata, all_rows, executor, **options)
 
 
-ROWS = ("X_new", "Z_new", "groups_new", "obs", "by", "exposure")
+ROWS = ("X_new", "Z_new", "groups_new", "obs", "by", "exposure", "trials")
 """Arguments that say which rows are explained."""
 
 
@@ -192,13 +192,12 @@ def _alone(
     options: dict[str, Any],
 ) -> xr.Dataset:
     """Read rows, and answer about them."""
-    read = {name: value for name, value in rows.items() if name not in ("by", "exposure")}
+    known = {name: rows[name] for name in ("exposure", "trials") if name in rows}
+    read = {name: value for name, value in rows.items() if name not in ("by", *known)}
     where = points_to_explain(model, **read, needs_z=needs_z)
     if "by" in rows:
         where = by_rows(model, where, rows["by"])
-    if "exposure" in rows:
-        options = options | {"exposure": rows["exposure"]}
-    return answer(model, idata, where, **options)
+    return answer(model, idata, where, **options, **known)
 
 
 def each_output(

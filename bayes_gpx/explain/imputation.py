@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import xarray as xr
 
-AVERAGED = ("value", "baseline", "baseline_value", "center", "offset", "exposure")
+AVERAGED = ("value", "baseline", "baseline_value", "center", "offset", "exposure", "trials")
 """Variables that are averaged over results, like means and probabilities."""
 
 DRAWS = {"chain", "draw"}

@@ -15,7 +15,7 @@ from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.explain.answered import answered, documented
-from bayes_gpx.likelihoods import refuse_exposure
+from bayes_gpx.likelihoods import exposure_of
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import one_of
@@ -44,6 +44,7 @@ def predictions(
     by: By = None,
     on: Literal["response", "latent"] = "response",
     exposure: Column | None = None,
+    trials: Column | None = None,
     keep: Literal["draws", "summary"] = "draws",
     seed: int | None = None,
     draws: int = 1000,
@@ -76,6 +77,8 @@ def predictions(
         "latent" returns only f, on the link scale, for non-Gaussian likelihoods.
     exposure : array (m,), optional
         Exposure of new counts, in the order of X_new; 1 by default. Training rows have their own.
+    trials : array (m,), optional
+        Trials of new rows for "binomial", as `exposure`.
     keep : {"draws", "summary"}
         "summary" returns moments and intervals, without draws.
     seed : int, optional
@@ -152,13 +155,14 @@ def _answer(
     where: Points,
     *,
     exposure: Any = None,
+    trials: Any = None,
     on: str = "response",
     **options: Any,
 ) -> xr.Dataset:
     """f, and new responses around it where noise is not normal."""
     joint_classes = model.specification.classes is not None and where.by is None
     quantity = questions.value(model, across=joint_classes)
-    exposures = _exposures(model, exposure, where)
+    exposures = _exposures(model, exposure, trials, where)
     if model.specification.normal or on == "latent":
         return evaluate(model, idata, quantity, where, on=on, **options)
     options["response"] = NewResponses(model, exposures)
@@ -170,9 +174,10 @@ def _answer(
 def _warn_of_rates(model: Model, found: xr.Dataset) -> None:
     """Warn of mean rates that come from the upper tail of exp(f), not from the counts."""
     data = model.training
-    if not model.specification.observation.exposed or data.streamed:
+    observation = model.specification.observation
+    if not observation.exposed or observation.exposure_name == "trials" or data.streamed:
         return
-    name = model.specification.observation.mean_name
+    name = observation.mean_name
     rate = (found[f"{name}_mean"] / found["exposure"]).values
     largest = np.max(data.y / data.exposures)
     far = np.flatnonzero(rate > FAR * largest)
@@ -188,19 +193,21 @@ def _warn_of_rates(model: Model, found: xr.Dataset) -> None:
     )
 
 
-def _exposures(model: Model, exposure: Any, where: Points) -> np.ndarray:
-    refuse_exposure(exposure, model.specification.observation)
-    if not model.specification.observation.exposed:
+def _exposures(model: Model, exposure: Any, trials: Any, where: Points) -> np.ndarray:
+    observation = model.specification.observation
+    given = exposure_of(observation, exposure=exposure, trials=trials)
+    if not observation.exposed:
         return np.ones(len(where.X))
+    name = observation.exposure_name
     if "positions" in where.inputs:
-        if exposure is not None:
-            raise ValueError("exposure was given without X_new; training samples have their own.")
+        if given is not None:
+            raise ValueError(f"{name} was given without X_new; training samples have their own.")
         training: Any = model.training if where.chunk is None else where.chunk
         return training.exposure[where.rows]
-    values = np.ones(where.passed) if exposure is None else np.asarray(exposure, "float64")
+    values = np.ones(where.passed) if given is None else np.asarray(given, "float64")
     if values.shape != (where.passed,) or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(
-            f"exposure has shape {values.shape}. Pass a positive finite number for each of "
+            f"{name} has shape {values.shape}. Pass a positive finite number for each of "
             f"{where.passed} samples."
         )
     return values[where.rows]

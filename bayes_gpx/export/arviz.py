@@ -37,6 +37,7 @@ def sample_posterior_predictive(
     *,
     groups_new: Column | None = None,
     exposure: Column | None = None,
+    trials: Column | None = None,
     joint: bool = True,
     cores: int | None = None,
     seed: int | None = None,
@@ -62,6 +63,8 @@ def sample_posterior_predictive(
         Groups of the new rows, for models with groups.
     exposure : array (m,), optional
         Exposure of new counts.
+    trials : array (m,), optional
+        Trials of new rows for "binomial".
     joint : bool
         Draw all rows jointly, as PyMC does: one replicated data set for each draw, at most 5000
         rows. Otherwise rows are drawn independently, which is faster.
@@ -97,7 +100,7 @@ def sample_posterior_predictive(
     1.0
     """
     options: dict[str, Any] = {"joint": joint, "seed": seed, "progressbar": progressbar}
-    options |= {"groups_new": groups_new, "exposure": exposure}
+    options |= {"groups_new": groups_new, "exposure": exposure, "trials": trials}
     found = _replicated(model, idata, X_new, Z_new, **options)
     return _groups(model, found["y"], observed=X_new is None)
 

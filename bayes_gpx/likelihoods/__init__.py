@@ -3,6 +3,7 @@
 from typing import Any
 
 from bayes_gpx.likelihoods.base import Likelihood
+from bayes_gpx.likelihoods.binomial import Binomial
 from bayes_gpx.likelihoods.classification import Bernoulli, Categorical, Logit, Probit
 from bayes_gpx.likelihoods.continuous import Normal, StudentT
 from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson
@@ -16,6 +17,7 @@ KNOWN: dict[str, dict[str, Likelihood]] = {
     "normal": {"identity": Normal()},
     "student_t": {"identity": StudentT()},
     "bernoulli": {"logit": Bernoulli(Logit()), "probit": Bernoulli(Probit())},
+    "binomial": {"logit": Binomial(Logit()), "probit": Binomial(Probit())},
     "categorical": {"softmax": Categorical()},
     "poisson": {"log": Poisson()},
     "negative_binomial": {"log": NegativeBinomial()},
@@ -54,11 +56,22 @@ def named(name: str | Likelihood, link: str | None = None) -> Likelihood:
     return links[link]
 
 
-def refuse_exposure(exposure: Any, likelihood: Likelihood) -> None:
-    """Raise if an exposure is given to a likelihood that takes none, and name those that do."""
-    if exposure is not None and not likelihood.exposed:
-        able = [name for name, links in KNOWN.items() if any(x.exposed for x in links.values())]
-        raise ValueError(
-            f"exposure was given, but is used only with likelihood={' or '.join(map(repr, able))}, "
-            "or one of your own with mean exposure * exp(f). Leave it out."
-        )
+def exposure_of(likelihood: Likelihood, **given: Any) -> Any:
+    """Return the one of `exposure` and `trials` that a likelihood takes, or None.
+
+    Raises
+    ------
+    ValueError
+        If the other is given, or one to a likelihood that takes none, with those that do.
+    """
+    for name, values in given.items():
+        if values is not None and not (likelihood.exposed and likelihood.exposure_name == name):
+            links = {key: next(iter(each.values())) for key, each in KNOWN.items()}
+            able = [k for k, own in links.items() if own.exposed and own.exposure_name == name]
+            or_own = ", or one of your own with mean exposure * exp(f)"
+            raise ValueError(
+                f"{name} was given, but is used only with likelihood="
+                f"{' or '.join(map(repr, able))}{or_own if name == 'exposure' else ''}. Leave it "
+                "out."
+            )
+    return given[likelihood.exposure_name]

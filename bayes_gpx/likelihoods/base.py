@@ -76,6 +76,8 @@ class Likelihood(ABC):
         take `fisher` for the curvature, and `steps` for the steps.
     exposed : bool
         The mean response is multiplied by an exposure, 1 unless one is given; False by default.
+    exposure_name : str
+        What the argument for the exposure is called: "exposure" or "trials".
     discrete : bool
         y are whole numbers. False by default.
     ordered : bool
@@ -96,6 +98,7 @@ class Likelihood(ABC):
     scaled: ClassVar[bool] = False
     concave: ClassVar[bool] = True
     exposed: ClassVar[bool] = False
+    exposure_name: ClassVar[str] = "exposure"
     discrete: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
     labelled: ClassVar[bool] = False
@@ -144,6 +147,9 @@ class Likelihood(ABC):
         `labels` are the labels of the training data, if known. By default y is finite real numbers.
         """
         return read_reals(y), None
+
+    def refuse(self, y: np.ndarray, exposure: np.ndarray) -> None:  # noqa: B027
+        """Raise where y and its exposure, both (n,), contradict each other; never by default."""
 
     def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
         """Prior mean of f that fits the size of y; 0 by default.

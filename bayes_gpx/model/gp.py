@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bayes_gpx.aliases import Column, Priors, Table
 from bayes_gpx.data.reading import read_data
 from bayes_gpx.data.scaling import Scaling
-from bayes_gpx.likelihoods import refuse_exposure
+from bayes_gpx.likelihoods import exposure_of
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.model.constraints import Constraint, read_constraints
 from bayes_gpx.model.model import Model
@@ -54,7 +54,8 @@ class GP(Model):
     ard : bool
         Give each feature its own lengthscale.
     likelihood : str or likelihood
-        "normal", "student_t", "bernoulli", "categorical", "poisson", "negative_binomial",
+        "normal", "student_t", "bernoulli", "binomial", "categorical", "poisson",
+        "negative_binomial",
         "zero_inflated_poisson", "zero_inflated_negative_binomial", "lognormal", "gamma", "weibull",
         "loglogistic", "beta", or one from `likelihoods.custom`. Class labels may be strings,
         booleans or whole numbers. With "bernoulli", for two classes, f is the log odds (or the
@@ -64,7 +65,7 @@ class GP(Model):
         likelihoods but "normal" use Laplace's approximation or, with `approximation`, the best
         Gaussian posterior.
     link : {"logit", "probit"}, optional
-        Link of "bernoulli"; logit by default.
+        Link of "bernoulli" and "binomial"; logit by default.
     approximation : Inducing, HSGP, RandomFeatures or None
         Approximation for many rows; None is exact.
     priors : dict, optional
@@ -75,6 +76,9 @@ class GP(Model):
     exposure : array (n,) or str, optional
         For counts: a factor of the rate, such as the time of observation. For out-of-core data, the
         name of a column.
+    trials : array (n,) or str, optional
+        For "binomial": how many trials y is of; 1 by default. For out-of-core data, the name of a
+        column.
     resolution : float or sequence of floats, optional
         For "normal" and "student_t": the step to which y was rounded, in its units, such as 1 for
         whole numbers; one for each of several outputs. By default it is found from three or more
@@ -178,6 +182,7 @@ class GP(Model):
         priors: Priors | None = None,
         scale: bool = True,
         exposure: Column | str | None = None,
+        trials: Column | str | None = None,
         resolution: float | Sequence[float] | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
@@ -195,7 +200,7 @@ class GP(Model):
             representation=representation,
             grouped=groups is not None,
         )
-        refuse_exposure(exposure, specification.observation)
+        exposure = exposure_of(specification.observation, exposure=exposure, trials=trials)
         training = read_data(
             X,
             y,
@@ -234,7 +239,7 @@ class GPX(Model):
         Features that have weights; X itself by default. Each level of a categorical column has its
         own weight. A SciPy sparse matrix, or a pandas frame of sparse columns, stays sparse; see
         Notes. For out-of-core data, names of columns.
-    kernel, ard, likelihood, link, approximation, exposure, resolution, priors, scale, name
+    kernel, ard, likelihood, link, approximation, exposure, trials, resolution, priors, scale, name
         As in `GP`; `scale` standardizes Z too.
     correlation
         As in `GP`, for a table of outputs: the number of weight functions, for each column of Z,
@@ -310,6 +315,7 @@ class GPX(Model):
         priors: Priors | None = None,
         scale: bool = True,
         exposure: Column | str | None = None,
+        trials: Column | str | None = None,
         resolution: float | Sequence[float] | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
@@ -330,7 +336,7 @@ class GPX(Model):
             representation=representation,
             grouped=groups is not None,
         )
-        refuse_exposure(exposure, specification.observation)
+        exposure = exposure_of(specification.observation, exposure=exposure, trials=trials)
         training = read_data(
             X,
             y,

@@ -292,8 +292,9 @@ def at_baseline(dataset: xr.Dataset, predictions: xr.Dataset) -> xr.DataArray:
             "The obs of predictions differ from the dataset. Pass predictions of the same "
             "observations."
         )
-    if name == "response_mean" and "exposure" in predictions:
-        found = found / predictions["exposure"]
+    for exposure in {"exposure", "trials"} & set(predictions.data_vars):
+        if name == "response_mean":
+            found = found / predictions[exposure]
     return found - dataset["difference_mean"]
 
 

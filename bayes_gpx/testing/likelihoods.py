@@ -75,9 +75,16 @@ def check_likelihood(
     if likelihood.class_shape:
         _check_vector(cast(VectorLikelihood, likelihood), theta, y, rng)
     else:
-        exposure = 1.7 if likelihood.exposed else None
+        exposure = _exposure(likelihood)
         _check_scalar(_Scalar(cast(ScalarLikelihood, likelihood), theta, exposure), y, rng)
     _check_variable(likelihood, theta, y, rng)
+
+
+def _exposure(likelihood: Likelihood) -> float | None:
+    """Exposure, or trials, at which a likelihood is checked."""
+    if not likelihood.exposed:
+        return None
+    return 7.0 if likelihood.exposure_name == "trials" else 1.7
 
 
 class _Scalar:
@@ -389,7 +396,9 @@ def _check_variable(
 ) -> None:
     """The density of the variable that `dist` makes in PyMC."""
     shape = (len(y), *of.class_shape)
-    f, exposure = rng.normal(size=shape), pt.as_tensor(np.full(len(y), 1.7)) if of.exposed else None
+    f, exposure = rng.normal(size=shape), None
+    if of.exposed:
+        exposure = pt.as_tensor(np.full(len(y), _exposure(of)))
     observed = y.astype(int) if of.discrete else y
     with pm.Model() as model:
         given = {name: pt.as_tensor(float(value)) for name, value in theta.items()}
