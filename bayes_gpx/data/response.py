@@ -74,6 +74,44 @@ def read_counts(y: Any, name: str = "y") -> np.ndarray:
     return counts
 
 
+MOST_CATEGORIES = 100
+"""Most ordered categories: each pair of neighbours has a cutpoint between them."""
+
+
+def read_categories(y: Any, first: int, count: int, name: str = "y") -> np.ndarray:
+    """Whole numbers (n,), or codes of an ordered categorical: `count` of them, if it is known."""
+    kind: Any = getattr(y, "dtype", None)
+    if hasattr(kind, "categories"):
+        if not kind.ordered:
+            raise ValueError(
+                f"{name} has categories without an order. Pass whole numbers, or order the "
+                f"categories, as with pd.Categorical({name}, categories=[...], ordered=True)."
+            )
+        y = np.where(y.isna(), np.nan, getattr(y, "cat", y).codes)
+    values = read_reals(y, name)
+    bad = np.flatnonzero(values != np.floor(values))
+    if len(bad):
+        raise ValueError(
+            f"{name} is {float(values[bad[0]])!r} at position {bad[0]}, but ordered categories are "
+            "whole numbers, or an ordered pandas categorical. For real numbers use "
+            "likelihood='normal'."
+        )
+    low, high = (values.min(), values.max()) if not count else (first, first + count - 1)
+    bad = np.flatnonzero((values < low) | (values > high))
+    if len(bad):
+        raise ValueError(
+            f"{name} is {values[bad[0]]:g} at position {bad[0]}, but the training data have the "
+            f"categories {low:g} to {high:g}. Drop these rows, or fit a model to rows of all "
+            "categories."
+        )
+    if low == high or high - low >= MOST_CATEGORIES:
+        raise ValueError(
+            f"{name} goes from {low:g} to {high:g}, but ordered categories are between 2 and "
+            f"{MOST_CATEGORIES}. Merge some, or use likelihood='normal' or 'poisson'."
+        )
+    return values
+
+
 def read_labels(
     y: Any, known: Any = None, *, two: bool = False, name: str = "y"
 ) -> tuple[np.ndarray, np.ndarray]:

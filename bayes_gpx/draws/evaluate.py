@@ -154,7 +154,7 @@ def evaluate(
     one_of("keep", keep, ("draws", "summary"))
     one_of("on", on, ("response", "latent"))
     if is_nonlinear(model, question, on):
-        response_name = model.specification.observation.mean_name
+        response_name = model.specification.response.mean_name
         raise ValueError(
             f"{question.name} of the {response_name} cannot be drawn jointly with others. "
             f"Pass on='latent' to draw it for f, in units of {question.units}."

@@ -289,8 +289,9 @@ def _predictive_density(
     """Function from moments of normal f, y, exposure and hyperparameters to log p(y)."""
     moments = symbols_of_normal(observation)
     y, exposure = pt.dvectors("y", "exposure")
-    kind = pt.dvector if by_row else pt.dscalar
-    theta = {name: kind(name) for name in observation.hyperparameters}
+    theta = observation.symbols()
+    if by_row:
+        theta = {name: pt.dvector(name) for name in theta}
     density = observation.log_predictive(y, *moments, theta, exposure)
     return ThreadedFunction([*moments, y, exposure, *theta.values()], density)
 

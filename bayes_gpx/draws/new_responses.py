@@ -10,7 +10,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.draws.normals import blocks, variances
-from bayes_gpx.draws.scales import mean_response, symbols_of_normal
+from bayes_gpx.draws.scales import by_element, by_row, mean_response, symbols_of_normal, unscaled
 from bayes_gpx.likelihoods.softmax_expectations import points, probabilities
 from bayes_gpx.numerics.threads import ThreadedFunction
 
@@ -23,9 +23,11 @@ class NewResponses:
     """A new response y and its mean, for a `Result` of f to gather; counts have `exposure` (m,)."""
 
     def __init__(self, model: ModelLike, exposure: np.ndarray) -> None:
+        self._model = model
         self._training, self._observation = model.training, model.specification.observation
-        self.exposure, self.of_mean = exposure, self._observation.mean_name is not None
-        self.name: str = self._observation.mean_name or "y"
+        self._mean = model.specification.response
+        self.exposure, self.of_mean = exposure, self._mean.mean_name is not None
+        self.name: str = self._mean.mean_name or "y"
         self._classes: tuple[int, ...] = self._observation.class_shape
         self.width = self._classes[0] if self._classes else 1
 
@@ -43,10 +45,10 @@ class NewResponses:
             return mean, variances(second) + noise
         if self._classes:
             return probabilities(mean, cast(np.ndarray, blocks(second))), 0.0
-        f = mean[:, 0], variances(second)[:, 0]
-        return _expectation(cast("ScalarLikelihood", self._observation))(*f, self.exposure[rows])[
-            :, None
-        ], 0.0
+        unit = self._training.y_scaling.scale if self._training.scales_y else 1.0
+        f = unscaled(self._model, mean[:, 0]), variances(second)[:, 0] / unit**2
+        known, found = by_element(self._mean, theta, f[0].shape), _expectation(self._mean)
+        return found(*f, self.exposure[rows], *known)[:, None], 0.0
 
     def sample(
         self, rows: slice, f: np.ndarray, theta: Mapping[str, Any], rng: np.random.Generator
@@ -55,7 +57,7 @@ class NewResponses:
         scale, exposure = self._training.y_scaling.scale, self.exposure[rows]
         found = {"y": self._observation.draw(f / scale, theta, rng, exposure) * scale}
         if self.of_mean:
-            found[self.name] = mean_response(self._observation, f, exposure)
+            found[self.name] = mean_response(self._mean, unscaled(self._model, f), exposure, theta)
         return found
 
     @property
@@ -63,9 +65,14 @@ class NewResponses:
         """What the likelihood calls its exposure, or None."""
         return self._observation.exposure_name if self._observation.exposed else None
 
+    @property
+    def bounded(self) -> bool:
+        """Whether bounds of the mean response are the mean responses at bounds of f."""
+        return not self._mean.shaped_by
+
     def mean_at(self, f: np.ndarray) -> np.ndarray:
         """Mean response at f (m, ...): of bounds of f its own, because it grows with f."""
-        return mean_response(self._observation, f.T, self.exposure).T
+        return mean_response(self._mean, f.T, self.exposure).T
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -83,5 +90,6 @@ class NewResponses:
 @lru_cache(maxsize=8)
 def _expectation(observation: ScalarLikelihood) -> ThreadedFunction:
     """Function from moments of normal f, and exposure, to the mean response E S(f)."""
-    inputs = [*symbols_of_normal(observation), pt.dvector("exposure")]
-    return ThreadedFunction(inputs, observation.expected(*inputs).value)
+    inputs, theta = [*symbols_of_normal(observation), pt.dvector("exposure")], by_row(observation)
+    found = observation.expected(*inputs, **observation.shaping(theta))
+    return ThreadedFunction([*inputs, *theta.values()], found.value)

@@ -34,6 +34,10 @@ class SpecificationLike(Protocol):
         """How the response varies around the process."""
 
     @property
+    def response(self) -> Any:
+        """What `on="response"` explains: the observation's mean, or an event."""
+
+    @property
     def made_of(self) -> tuple:
         """What its names stand for; hashable."""
 

@@ -441,7 +441,7 @@ class _Difference:
 def responds(model: ModelLike, on: str) -> bool:
     """Whether the mean response is explained, and is not f itself."""
     one_of("on", on, ("response", "latent"))
-    return on == "response" and model.specification.observation.mean_name is not None
+    return on == "response" and model.specification.response.mean_name is not None
 
 
 def is_nonlinear(model: ModelLike, question: Question, on: str) -> bool:

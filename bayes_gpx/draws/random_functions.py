@@ -21,7 +21,7 @@ from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparam
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.row_draws import LARGEST_ROW, drawn_by_row, joint_values, rows_apart
-from bayes_gpx.draws.scales import Latent, mean_response
+from bayes_gpx.draws.scales import Latent, mean_response, of_functions, unscaled
 from bayes_gpx.draws.stores import refuse_foreign, refuse_summaries
 from bayes_gpx.draws.views import AtCoalitions, AtRows, ByChainRule, means
 from bayes_gpx.posteriors.pathwise import Evaluate, Update
@@ -159,7 +159,12 @@ def answer(
     def ask(parts: Sequence[AtRows], numbers: Collection[int] | None) -> Asking:
         for k, part in enumerate(parts):
             for own, rows, found in _evaluated(functions, part, progressbar, numbers):
-                yield own, k, rows, part.of_functions(rows, found)
+                yield (
+                    own,
+                    k,
+                    rows,
+                    part.of(functions.hyper, own // functions.each).of_functions(rows, found),
+                )
 
     return of_draws(
         model,
@@ -209,7 +214,14 @@ def values(functions: Functions, where: Points, on: str, *, progressbar: bool) -
     model = functions.model
     view = AtRows(questions.value(model, smooth=True), where, Latent(model))
     f = answer(functions, view, progressbar=progressbar)["f"].values
-    return mean_response(model.specification.observation, f) if responds(model, on) else f
+    return on_response(model, functions.hyper, f) if responds(model, on) else f
+
+
+def on_response(model: ModelLike, hyper: HyperparameterDraws, f: np.ndarray) -> np.ndarray:
+    """Mean responses at draws of f (chain, draw, m[, C])."""
+    observation = model.specification.response
+    known = of_functions(observation, hyper, f.shape[1])
+    return mean_response(observation, unscaled(model, f), theta=known)
 
 
 def by_draws(
@@ -263,7 +275,7 @@ def values_at(
 
     def jointly() -> np.ndarray:
         f = joint_values(model, hyper, where, each=draws if hyper.alone else 1, **shown)
-        return mean_response(model.specification.observation, f) if responds(model, on) else f
+        return on_response(model, hyper, f) if responds(model, on) else f
 
     if few and hyper.alone:
         return jointly()

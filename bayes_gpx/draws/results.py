@@ -436,7 +436,7 @@ class Result:
         found |= {f"{name}_sd": (dims, sd.reshape(f.shape))}
         if response.exposed is not None:
             found[response.exposed] = dims[:1], response.exposure
-        if response.of_mean and "f_interval" in variables:
+        if response.of_mean and response.bounded and "f_interval" in variables:
             ends = response.mean_at(variables["f_interval"][1])
             found[f"{name}_interval"] = (*dims, "ci_bound"), ends
         return found | under_one_name(found, name)

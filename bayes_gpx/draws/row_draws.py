@@ -177,7 +177,8 @@ class _Asking:
                 self._drawn(view, row, number, mean[own], cov[np.ix_(own, own)])[kept]
                 for row, own in zip(range(rows.start, rows.stop), places, strict=True)
             ]
-            yield numbers_of[kept], rows, view.of_functions(rows, _by_operator(view, each))
+            own = view.of(self._hyper, np.full(kept.sum(), number))
+            yield numbers_of[kept], rows, own.of_functions(rows, _by_operator(view, each))
 
     def _drawn(
         self, view: AtRows, row: int, number: int, mean: np.ndarray, cov: np.ndarray

@@ -21,6 +21,7 @@ from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.aliases import Tensor
+    from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, VectorLikelihood
 
 LEAST = 1e-30
@@ -57,6 +58,10 @@ class Latent:
         """The same for a draw of the hyperparameters."""
         return self
 
+    def of_draws(self, hyper: HyperparameterDraws, numbers: np.ndarray) -> Latent:
+        """The same for functions (F,) of these draws of the hyperparameters."""
+        return self
+
     def panels(self, degree: int) -> int:
         """Panels of the quadrature along paths for moments by polynomials of that degree."""
         return degree // 4 if degree > 8 else 1
@@ -84,44 +89,80 @@ class Latent:
 class Response(Latent):
     """The mean response S(f): a probability, or a rate."""
 
-    # With `taylor` its expectations are by expansion around the mean of f, to second order.
+    # With `taylor` its expectations are by expansion around the mean of f, to second order. `theta`
+    # are hyperparameters that the response depends on, each (...), or (F, ...) of F functions.
 
     taylor: bool = False
+    theta: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     def question(self, latent: Question) -> Question:
         """In units of the response."""
         units = latent.units.replace(latent_units(self.model), response_units(self.model), 1)
-        attrs = {**latent.attrs, "scale": "response"}
-        return replace(latent, units=units, nonlinear=False, attrs=attrs)
+        attrs, factor = {**latent.attrs, "scale": "response"}, latent.factor
+        if self.model.training.scales_y:
+            factor = factor / self.model.training.y_scaling.scale
+        return replace(latent, units=units, factor=factor, nonlinear=False, attrs=attrs)
+
+    def given(self, theta: Mapping[str, Any]) -> Response:
+        """The same for a draw of the hyperparameters."""
+        return replace(self, **self._observation.shaping(theta))
+
+    def of_draws(self, hyper: HyperparameterDraws, numbers: np.ndarray) -> Response:
+        """The same for functions of these draws of the hyperparameters."""
+        found = {}
+        for name in self._observation.shaped_by:
+            each = hyper.values[name]
+            found[name] = each.reshape((-1, *each.shape[2:]))[numbers]
+        return replace(self, theta=found)
+
+    def _theta(self, f: np.ndarray) -> list[np.ndarray]:
+        """Hyperparameters of the response for each f (F m, ...), one after the other."""
+        known = {}
+        for name, h in self._observation.hyperparameters.items():
+            if name in self.theta:
+                value, own = np.asarray(self.theta[name]), int(h.dim is not None)
+                repeated = value.ndim > own  # functions with the same rows
+                known[name] = np.repeat(value, len(f) // len(value), axis=0) if repeated else value
+        return by_element(self._observation, known, f.shape)
 
     @property
     def center(self) -> float:
-        """What f is centred at; of several classes at 0."""
-        return 0.0 if self.several else self.model.training.y_scaling.center
+        """What f is centred at; of several classes, and where y is scaled, at 0."""
+        training = self.model.training
+        return 0.0 if self.several or training.scales_y else training.y_scaling.center
 
     @property
     def _observation(self) -> ScalarLikelihood | VectorLikelihood:
-        return self.model.specification.observation
+        return self.model.specification.response
 
     def values(self, f: np.ndarray) -> np.ndarray:
         """S(f) of functions, at f (...,), or (..., C)."""
-        return mean_response(self._observation, f)
+        if self.several:
+            return mean_response(self._observation, f)
+        return self._responses(f)[0]
+
+    def _responses(self, f: np.ndarray) -> list[np.ndarray]:
+        """S, S' and S'' at f."""
+        found = _compiled_response(self._observation)(f.ravel(), *self._theta(f))
+        return [part.reshape(f.shape) for part in found]
 
     def slopes(self, f: np.ndarray) -> np.ndarray:
         """S'(f) (m, t), or the derivatives (m, t, C, C) of each probability in each f."""
         if self.several:
             p = softmax(f, axis=-1)
             return p[..., :, None] * (np.eye(f.shape[-1]) - p[..., None, :])
-        return _compiled_response(self._observation)(f)[1]
+        return self._responses(f)[1]
 
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         """E S(f) of normal f, of the shape of the mean."""
-        (found,) = self._expectations[0](mean.ravel(), variance.ravel())
+        known = self._theta(mean)
+        (found,) = self._expectations[0](mean.ravel(), variance.ravel(), *known)
         return found.reshape(mean.shape)
 
     def expected_slopes(self, mean: np.ndarray, variance: np.ndarray) -> list[np.ndarray]:
         """E S'(f) and E S''(f) of normal f."""
-        found = self._expectations[1](mean.ravel(), np.maximum(variance, 0.0).ravel())
+        known = self._theta(mean)
+        found = self._expectations[1](mean.ravel(), np.maximum(variance, 0.0).ravel(), *known)
         return [part.reshape(mean.shape) for part in found]
 
     def second_derivatives(
@@ -129,7 +170,7 @@ class Response(Latent):
     ) -> np.ndarray:
         """S' f_de + S'' f_d f_e (m, [C,] d^2), from f (m[, C]), (m, d[, C]) and (m, d^2[, C])."""
         if not self.several:
-            _, slope, bend = _compiled_response(self._observation)(f[:, None])
+            _, slope, bend = self._responses(f[:, None])
             crossed = gradients[:, :, None] * gradients[:, None]
             return slope * hessians + bend * crossed.reshape(hessians.shape)
         # With E and Cov over classes with probabilities p: p_c times h_c - E h, h the Hessian, and
@@ -150,7 +191,8 @@ class Response(Latent):
             each = [cast(np.ndarray, jet.second) for jet in self.of_classes(mean, variance)]
             return np.stack(each, axis=1)
         mean = mean.shifted(self.center)
-        found = _rates(self._observation)(mean.value, np.maximum(variance.value, 0.0))
+        moments = mean.value, np.maximum(variance.value, 0.0)
+        found = _rates(self._observation)(*moments, *self._theta(mean.value))
         return cast(np.ndarray, expectation(mean, variance, found[0], found[1:]).second)
 
     @property
@@ -283,7 +325,7 @@ def _marginal_variance(
     for rows in (slice(first, first + size) for first in range(0, mean.size, size)):
         m, V = mean.ravel()[rows, None], np.maximum(variance.ravel()[rows], LEAST)
         f = np.hstack([m, m + np.sqrt(V)[:, None] * z])
-        S = mean_response(observation, f)
+        S = mean_response(observation, f, theta=theta)
         h = observation.variance(f, theta) + (S - (S[:, 1:] @ weights)[:, None]) ** 2
         apart = h[:, 1:] - h[:, :1]
         found[0, rows] = h[:, 1:] @ weights
@@ -295,16 +337,55 @@ def _marginal_variance(
 
 def response_units(model: ModelLike) -> str:
     """Units of the mean response."""
-    return f"{model.specification.observation.mean_name} of {model.training.y_name}"
+    return model.specification.response.response_units.format(y=model.training.y_name)
 
 
 def mean_response(
-    observation: Likelihood, f: np.ndarray, exposure: np.ndarray | float = 1.0
+    observation: Likelihood,
+    f: np.ndarray,
+    exposure: np.ndarray | float = 1.0,
+    theta: Mapping[str, Any] | None = None,
 ) -> np.ndarray:
     """Mean response for draws f (..., obs), or with a last dim of classes."""
+    # `theta` has hyperparameters that the response depends on, with the first dims of f, or none.
     classes = observation.class_shape
     wide = np.broadcast_to(exposure, f.shape[: f.ndim - len(classes)]).ravel()
-    return _mean_response(observation)(f.reshape(-1, *classes), wide).reshape(f.shape)
+    known = by_element(observation, theta or {}, f.shape)
+    return _mean_response(observation)(f.reshape(-1, *classes), wide, *known).reshape(f.shape)
+
+
+def unscaled(model: ModelLike, f: np.ndarray) -> np.ndarray:
+    """F as the likelihood has it, from f in user units."""
+    scaling = model.training.y_scaling
+    return (f - scaling.center) / scaling.scale if model.training.scales_y else f
+
+
+def by_element(
+    observation: Likelihood, theta: Mapping[str, Any], shape: tuple[int, ...]
+) -> list[np.ndarray]:
+    """Hyperparameters that the response depends on for each element of f of a shape, flat."""
+    # They have the first dims of f, or none, and then their own.
+    found = []
+    for name in observation.shaped_by:
+        value, own = np.asarray(theta[name]), int(observation.hyperparameters[name].dim is not None)
+        lead, last = value.shape[: value.ndim - own], value.shape[value.ndim - own :]
+        value = value.reshape((*lead, *[1] * (len(shape) - len(lead)), *last))
+        found.append(np.broadcast_to(value, (*shape, *last)).reshape((-1, *last)))
+    return found
+
+
+def of_functions(
+    observation: Likelihood, hyper: HyperparameterDraws, draws: int
+) -> dict[str, np.ndarray]:
+    """Hyperparameters (chain, draw, ...) that the response depends on, for each of more draws."""
+    known = {name: hyper.values[name] for name in observation.shaped_by}
+    return {name: np.repeat(v, draws // v.shape[1], axis=1) for name, v in known.items()}
+
+
+def by_row(observation: Likelihood) -> dict[str, Tensor]:
+    """Symbols of the hyperparameters that the response depends on, one for each f."""
+    known = observation.symbols()
+    return {n: pt.tensor(n, shape=(None,) * (1 + known[n].ndim)) for n in observation.shaped_by}
 
 
 def symbols_of_normal(observation: Likelihood) -> tuple[Tensor, Tensor]:
@@ -317,23 +398,26 @@ def symbols_of_normal(observation: Likelihood) -> tuple[Tensor, Tensor]:
 @lru_cache(maxsize=8)
 def _mean_response(observation: Likelihood) -> ThreadedFunction:
     f = pt.dmatrix("f") if observation.class_shape else pt.dvector("f")
-    exposure = pt.dvector("exposure")
-    return ThreadedFunction([f, exposure], observation.response(f, exposure).value)
+    exposure, theta = pt.dvector("exposure"), by_row(observation)
+    found = observation.response(f, exposure, **observation.shaping(theta))
+    return ThreadedFunction([f, exposure, *theta.values()], found.value)
 
 
 @lru_cache(maxsize=8)
 def _compiled_response(observation: Likelihood) -> ThreadedFunction:
-    """Function from f (m, k) to the mean response, its slope and its second derivative."""
-    f = pt.dmatrix("f")
-    return ThreadedFunction([f], list(observation.response(f)), trust_input=True)
+    """Function from f (k,) to the mean response, its slope and its second derivative."""
+    f, theta = pt.dvector("f"), by_row(observation)
+    found = observation.response(f, **observation.shaping(theta))
+    return ThreadedFunction([f, *theta.values()], list(found), trust_input=True)
 
 
 @lru_cache(maxsize=8)
 def _rates(observation: ScalarLikelihood) -> ThreadedFunction:
     """Function from mean and variance (k,) of f to E S and the expectations of its derivatives."""
-    m, V = pt.dvectors("m", "V")
-    outputs = [observation.expected(m, V).value, *observation.rates(m, V)]
-    return ThreadedFunction([m, V], outputs, trust_input=True)
+    (m, V), theta = pt.dvectors("m", "V"), by_row(observation)
+    known = observation.shaping(theta)
+    outputs = [observation.expected(m, V, **known).value, *observation.rates(m, V, **known)]
+    return ThreadedFunction([m, V, *theta.values()], outputs, trust_input=True)
 
 
 @lru_cache(maxsize=8)
@@ -341,12 +425,14 @@ def _response(
     observation: ScalarLikelihood | VectorLikelihood, taylor: bool
 ) -> list[ThreadedFunction]:
     """Functions from mean and variance (k,) of f to [E S], and to [E S', E S'']."""
-    m, V = pt.dvectors("m", "V")
+    (m, V), theta = pt.dvectors("m", "V"), by_row(observation)
+    known = observation.shaping(theta)
     if not taylor:
-        value, *slopes = observation.expected(m, V)
+        value, *slopes = observation.expected(m, V, **known)
     else:
         # E S = S + V / 2 S'', E S' = S' + V / 2 S''', E S'' = S''.
-        S, first, second = observation.response(m)
+        S, first, second = observation.response(m, **known)
         value, slopes = S + 0.5 * V * second, [first, second]
         slopes[0] = first + 0.5 * V * pt.grad(cast("Tensor", second).sum(), m)
-    return [ThreadedFunction([m, V], outputs, trust_input=True) for outputs in ([value], slopes)]
+    inputs = [m, V, *theta.values()]
+    return [ThreadedFunction(inputs, outputs, trust_input=True) for outputs in ([value], slopes)]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import batched
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -75,6 +75,10 @@ class AtRows:
         """What is asked of f at the points."""
         total = self.latent.total
         return (self.latent.operator, *(total[1:] if total else ()))
+
+    def of(self, hyper: HyperparameterDraws, numbers: np.ndarray) -> Self:
+        """The same for functions of these draws of the hyperparameters."""
+        return replace(self, scale=self.scale.of_draws(hyper, numbers))
 
     def spread(self) -> Points:
         """All points of the first row, then of the second row."""

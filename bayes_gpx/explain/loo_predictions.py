@@ -15,7 +15,7 @@ from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.leave_one_out import OF_ONE, by_row, draw_left_out
 from bayes_gpx.draws.left_out_together import LEAD, first_of_each, log_units, read_groups
 from bayes_gpx.draws.naming import origin, under_one_name
-from bayes_gpx.draws.scales import mean_response
+from bayes_gpx.draws.scales import mean_response, of_functions
 from bayes_gpx.likelihoods.softmax_expectations import probabilities
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.validation import count
@@ -42,7 +42,8 @@ def _asked(draw: OneDraw) -> list:
         joint, terms, mean, spread = draw.strategy.leave_groups_out(given, draw.groups)
     outputs = [joint, terms, mean, spread]
     if not observation.class_shape:
-        outputs.append(observation.expected(mean, spread, given.exposure).value)
+        known = observation.shaping(given.theta)
+        outputs.append(observation.expected(mean, spread, given.exposure, **known).value)
     if observation.ordered:
         moments = (mean, spread, given.theta, given.exposure)
         ordered = cast("ScalarLikelihood", observation)
@@ -207,7 +208,8 @@ def loo_predictions(
         sd = scaling.scale * np.sqrt(_averaged(weights, around + (expected - first) ** 2))
         first = scaling.center + scaling.scale * first
     else:
-        response = mean_response(observation, f, training.scaled().get("exposure", 1.0))
+        known = of_functions(observation, hyper, f.shape[1])
+        response = mean_response(observation, f, training.scaled().get("exposure", 1.0), known)
         share = _repeated(log_weights, f.shape[1] // log_weights.shape[1])
         sd = np.sqrt(_averaged(np.exp(share), (response - first) ** 2))
     name, dims = observation.reported, ("obs", "class")[: first.ndim]

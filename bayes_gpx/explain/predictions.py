@@ -163,7 +163,9 @@ def _answer(
     joint_classes = model.specification.classes is not None and where.by is None
     quantity = questions.value(model, across=joint_classes)
     exposures = _exposures(model, exposure, trials, where)
-    if model.specification.normal or on == "latent":
+    if model.specification.response.mean_name is None and model.specification.normal:
+        on = "latent"
+    if on == "latent":
         return evaluate(model, idata, quantity, where, on=on, **options)
     options["response"] = NewResponses(model, exposures)
     found = evaluate(model, idata, quantity, where, on="latent", **options)
@@ -174,7 +176,7 @@ def _answer(
 def _warn_of_rates(model: Model, found: xr.Dataset) -> None:
     """Warn of mean rates that come from the upper tail of exp(f), not from the counts."""
     data = model.training
-    observation = model.specification.observation
+    observation = model.specification.response
     if not observation.exposed or observation.exposure_name == "trials" or data.streamed:
         return
     name = observation.mean_name

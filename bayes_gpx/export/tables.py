@@ -179,7 +179,7 @@ def _predictions_table(
     model: Model, found: xr.Dataset, beside: Beside, prob: float
 ) -> pd.DataFrame:
     """Predictions, one line for each row."""
-    labels, name = model.training.labels, model.specification.observation.reported
+    labels, name = model.training.labels, model.specification.response.reported
     named: dict[str, Any] = {}
     for quantity in dict.fromkeys(("f", "smooth", name, "y" if labels is None else name)):
         parts = _moments(found, quantity)

@@ -7,6 +7,7 @@ from bayes_gpx.likelihoods.binomial import Binomial
 from bayes_gpx.likelihoods.classification import Bernoulli, Categorical, Logit, Probit
 from bayes_gpx.likelihoods.continuous import Normal, StudentT
 from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson
+from bayes_gpx.likelihoods.ordinal import Ordinal
 from bayes_gpx.likelihoods.own import custom as custom
 from bayes_gpx.likelihoods.positive import Gamma, LogLogistic, LogNormal, Weibull
 from bayes_gpx.likelihoods.proportions import Beta
@@ -19,6 +20,7 @@ KNOWN: dict[str, dict[str, Likelihood]] = {
     "bernoulli": {"logit": Bernoulli(Logit()), "probit": Bernoulli(Probit())},
     "binomial": {"logit": Binomial(Logit()), "probit": Binomial(Probit())},
     "categorical": {"softmax": Categorical()},
+    "ordinal": {"logit": Ordinal(Logit()), "probit": Ordinal(Probit())},
     "poisson": {"log": Poisson()},
     "negative_binomial": {"log": NegativeBinomial()},
     "zero_inflated_poisson": {"log": ZeroInflatedPoisson()},

@@ -48,10 +48,14 @@ class DefaultPrior(NamedTuple):
     in_units_of_y : bool
         The hyperparameter is in units of y, like a standard deviation. Optimizers then start at
         multiples of the standard deviation of y, and otherwise at the prior's center.
+    dim : str or None
+        Name of its dim, one of `coords`, if it is a vector of real numbers, such as cutpoints. Its
+        prior takes `dims`.
     """
 
     prior: Callable[..., Tensor]
     in_units_of_y: bool = False
+    dim: str | None = None
 
 
 class Likelihood(ABC):
@@ -66,6 +70,9 @@ class Likelihood(ABC):
     mean_name : str or None
         Name of the mean response, such as "rate". None, the default, if it is f itself; y then
         varies around f with a variance that does not depend on f.
+    shaped_by : tuple of str
+        Hyperparameters that the mean response depends on, beside f. `response`, `expected` and
+        `rates` then take `theta`, also with a value of each for every f. None by default.
     level : float or None
         The response is this quantile of y in place of the mean, as 0.5 for the median; `variance`
         is then the mean square of y about it. None by default.
@@ -94,6 +101,7 @@ class Likelihood(ABC):
     units: ClassVar[str]
     hyperparameters: ClassVar[Mapping[str, DefaultPrior]] = {}
     mean_name: ClassVar[str | None] = None
+    shaped_by: ClassVar[tuple[str, ...]] = ()
     level: ClassVar[float | None] = None
     scaled: ClassVar[bool] = False
     concave: ClassVar[bool] = True
@@ -148,6 +156,10 @@ class Likelihood(ABC):
         """
         return read_reals(y), None
 
+    def settled(self, y: np.ndarray) -> dict[str, Any]:
+        """Fields of the likelihood that the training responses decide; none by default."""
+        return {}
+
     def refuse(self, y: np.ndarray, exposure: np.ndarray) -> None:  # noqa: B027
         """Raise where y and its exposure, both (n,), contradict each other; never by default."""
 
@@ -181,9 +193,30 @@ class Likelihood(ABC):
         return () if self.classes is None else (self.classes,)
 
     @property
+    def coords(self) -> dict[str, list[str]]:
+        """Labels of the dims of hyperparameters that are vectors; none by default."""
+        return {}
+
+    def shaping(self, theta: Theta) -> dict[str, Any]:
+        """The argument `theta` of the mean response, or none where it depends on f alone."""
+        return {"theta": {n: theta[n] for n in self.shaped_by}} if self.shaped_by else {}
+
+    def symbols(self) -> dict[str, Tensor]:
+        """Hyperparameters by name, as inputs of graphs."""
+        return {
+            name: pt.dscalar(name) if h.dim is None else pt.dvector(name)
+            for name, h in self.hyperparameters.items()
+        }
+
+    @property
     def reported(self) -> str:
         """What results call the mean response."""
         return self.mean_name or "y"
+
+    @property
+    def response_units(self) -> str:
+        """Units of the mean response; ``{y}`` is replaced by the name of the response."""
+        return f"{self.mean_name} of {{y}}"
 
     def in_units(self, theta: Theta, unit: float) -> dict[str, Any]:
         """Hyperparameters in other units of y; one of the model's is `unit` of those."""

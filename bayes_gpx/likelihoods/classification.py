@@ -17,7 +17,14 @@ from bayes_gpx.likelihoods.predictive import Labelled, Predictive
 from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities
 from bayes_gpx.numerics.gaussian_expectations import moments, nodes
 from bayes_gpx.numerics.jets import Jet, expectation
-from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, log_softmax, log_sum_exp, softplus
+from bayes_gpx.numerics.special import (
+    log_ndtr,
+    log_ndtr_slopes,
+    log_ndtr_within,
+    log_softmax,
+    log_sum_exp,
+    softplus,
+)
 from bayes_gpx.numerics.threads import ThreadedFunction
 
 
@@ -44,6 +51,19 @@ class Logit:
         """Probability, with its derivatives."""
         slope = self.information(f)
         return Response(pt.sigmoid(f), slope, -slope * pt.tanh(f / 2.0))
+
+    def inverse(self, p: Tensor) -> Tensor:
+        """Latent value at which the probability is p."""
+        return pt.log(p) - pt.log1p(-p)
+
+    def log_between(self, low: Tensor, high: Tensor) -> Tensor:
+        """Log probability that a logistic variable is between two finite bounds."""
+        return -softplus(-high) - softplus(low) + pt.log1p(-pt.exp(low - high))
+
+    def slopes_between(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """First three derivatives of `log_between` as both bounds rise."""
+        above, below = self.slopes(high), self.slopes(-low)
+        return above[0] - below[0], above[1] + below[1], above[2] - below[2]
 
     def log_odds(self, f: Tensor) -> Tensor:
         """Log odds of the probability."""
@@ -103,6 +123,29 @@ class Probit:
     def response(self, f: Tensor) -> Response:
         """Probability, with its derivatives."""
         return self.expected(f, 0.0)
+
+    def inverse(self, p: Tensor) -> Tensor:
+        """Latent value at which the probability is p."""
+        return np.sqrt(2.0) * pt.erfinv(2.0 * p - 1.0)
+
+    def log_between(self, low: Tensor, high: Tensor) -> Tensor:
+        """Log probability that a standard normal variable is between two finite bounds."""
+        return log_ndtr_within(low, high)
+
+    def slopes_between(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """First three derivatives of `log_between` as both bounds rise."""
+        # It is A + log(1 - exp(B - A)), with A of the end that is nearer to the bulk.
+        mirrored = low > 0.0
+        low, high = pt.switch(mirrored, -high, low), pt.switch(mirrored, -low, high)
+        near, far = log_ndtr_slopes(high), log_ndtr_slopes(low)
+        apart = log_ndtr(low) - log_ndtr(high)
+        q = pt.exp(apart) / -pt.expm1(apart)
+        d1, d2, d3 = (b - a for a, b in zip(near, far, strict=True))
+        first = near[0] - q * d1
+        second = near[1] - q * (1.0 + q) * pt.sqr(d1) - q * d2
+        third = near[2] - q * (d3 + (1.0 + q) * d1 * (3.0 * d2 + (1.0 + 2.0 * q) * pt.sqr(d1)))
+        sign = pt.switch(mirrored, -1.0, 1.0)
+        return sign * first, second, sign * third
 
     def log_odds(self, f: Tensor) -> Tensor:
         """Log odds of the probability."""

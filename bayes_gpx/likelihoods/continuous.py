@@ -67,6 +67,10 @@ class Normal(_Real):
         """Expected information about f."""
         return pt.ones_like(f) / pt.sqr(theta["sigma"])
 
+    def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Probability of at most y given f."""
+        return ndtr((y - f) / theta["sigma"])
+
     def log_predictive(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> Tensor:
@@ -147,6 +151,12 @@ class StudentT(_Real):
     def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Positive curvature that bounds the density's own: steps with it never overshoot."""
         return (theta["nu"] + 1.0) / (theta["nu"] * pt.sqr(theta["sigma"]) + pt.sqr(y - f))
+
+    def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Probability of at most y given f."""
+        t, nu = (y - f) / theta["sigma"], theta["nu"]
+        beyond = pt.betainc(nu / 2.0, 0.5, nu / (nu + pt.sqr(t))) / 2.0
+        return pt.switch(t < 0.0, beyond, 1.0 - beyond)
 
     def log_predictive(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None

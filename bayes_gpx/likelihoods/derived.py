@@ -250,8 +250,7 @@ def _known(log_density: Tensor) -> Tensor:
 @lru_cache(maxsize=32)
 def _template(of: Derived) -> Template:
     f, y, exposure = pt.dscalars("f", "y", "exposure")
-    own = [pt.dscalar(name) for name in of.hyperparameters]
-    theta = dict(zip(of.hyperparameters, own, strict=True))
+    theta = of.symbols()
     logp: list[Any]
     response: list[Any]
     logp, response = [of.log_density(f, y, exposure, theta)], [of.mean(f, exposure)]
@@ -263,7 +262,7 @@ def _template(of: Derived) -> Template:
         cumulative = [pt.exp(pm.logcdf(of.distribution(f, exposure, theta), value))]
     except NotImplementedError:
         cumulative = []
-    inputs = [f, y, exposure, *own]
+    inputs = [f, y, exposure, *theta.values()]
     graph = FunctionGraph(inputs, [*logp, *response, *cumulative], clone=True)
     # Parameters that are no numbers of their domain give a NaN, which searches for a mode refuse.
     # Graphs within graphs, as of mixtures, would be evaluated row by row.
@@ -279,7 +278,7 @@ def _symbols(of: Derived) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     return (
         pt.dvector("f"),
         pt.dvector("exposure"),
-        {name: pt.dscalar(name) for name in of.hyperparameters},
+        of.symbols(),
     )
 
 

@@ -54,18 +54,17 @@ class GP(Model):
     ard : bool
         Give each feature its own lengthscale.
     likelihood : str or likelihood
-        "normal", "student_t", "bernoulli", "binomial", "categorical", "poisson",
-        "negative_binomial",
-        "zero_inflated_poisson", "zero_inflated_negative_binomial", "lognormal", "gamma", "weibull",
-        "loglogistic", "beta", or one from `likelihoods.custom`. Class labels may be strings,
-        booleans or whole numbers. With "bernoulli", for two classes, f is the log odds (or the
+        "normal", "student_t", "bernoulli", "binomial", "ordinal", "categorical", "poisson",
+        "negative_binomial", "zero_inflated_poisson", "zero_inflated_negative_binomial",
+        "lognormal", "gamma", "weibull", "loglogistic", "beta", or one from `likelihoods.custom`.
+        Class labels may be strings, booleans or whole numbers. With "bernoulli", for two classes, f is the log odds (or the
         probit, depending on `link`) of the second class in sorted order. With "categorical", each
         class has its own function, all functions share their hyperparameters, and probabilities are
         their softmax. For counts, f is the log rate, and for positive y the log mean. All
         likelihoods but "normal" use Laplace's approximation or, with `approximation`, the best
         Gaussian posterior.
     link : {"logit", "probit"}, optional
-        Link of "bernoulli" and "binomial"; logit by default.
+        Link of "bernoulli", "binomial" and "ordinal"; logit by default.
     approximation : Inducing, HSGP, RandomFeatures or None
         Approximation for many rows; None is exact.
     priors : dict, optional

@@ -20,8 +20,10 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.traversal import ancestors
 
 from bayes_gpx.aliases import Draws, Priors, Tensor
+from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.draws.each_draw import posteriors_at
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.likelihoods.events import KINDS, Event
 from bayes_gpx.model.bound_data import BoundModel, add_cells, add_points, bound_data, name_functions
 from bayes_gpx.model.description import described, probe_of, signature_of
 from bayes_gpx.model.fitting import infer
@@ -37,6 +39,7 @@ from bayes_gpx.numerics.row_sums import PARTS
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.base import Conditioning, inducing_operator, symbols_of_rows
 from bayes_gpx.processes.indexed_process import in_groups
+from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
@@ -90,6 +93,9 @@ class Model:
         if specification.observation.classes is not None:
             specification = replace(specification, classes=len(training.labels or ()))
             refuse_many(training.n, specification)
+        if not specification.settled:
+            fields = specification.observation.settled(training.y)
+            specification = replace(specification, settled=tuple(fields.items()))
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
         self.posteriors, self.structures = {}, {}
@@ -127,6 +133,48 @@ class Model:
             raise ValueError("The model has one response. Use a model with a table of responses.")
         view = type(self).__new__(type(self))
         view.__dict__.update(self.__dict__, training=self.training.of_output(name))
+        return view
+
+    def of_event(self, of: str, at: float) -> Self:
+        """Return the model for explanations of a probability of y instead of its mean.
+
+        Every explanation function takes the result in place of the model, with the same `idata`.
+        The functions predict and explain on the response scale.
+
+        Parameters
+        ----------
+        of : {"survival", "probability"}
+            Survival is the probability that y > at; "probability", for whole numbers, that y = at.
+        at : float
+            A value of y, in its units.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bayes_gpx as bx
+        >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+        >>> model = bx.GP(X, np.exp(X[:, 0]), likelihood="weibull", scale=False)
+        >>> theta = {"lengthscale": [1.0], "amplitude": 2.0, "shape": 5.0}
+        >>> longer = model.of_event("survival", 10.0)
+        >>> found = bx.predictions(longer, theta, [[1.0], [3.0]], keep="summary", progressbar=False)
+        >>> found["survival_mean"].values.round(2)
+        array([0.  , 0.95])
+        """
+        one_of("of", of, KINDS)
+        observation = self.specification.observation
+        if observation.class_shape or not observation.ordered:
+            raise ValueError(
+                f"of is {of!r}, but likelihood={self.specification.likelihood!r} has no order of "
+                "y. Its probabilities are explained without of_event."
+            )
+        if of == "probability" and not observation.discrete:
+            raise ValueError(f"of is {of!r}, but y is no whole number. Pass of='survival'.")
+        observation.read(np.array([at]))
+        self.training.refuse_all_outputs()
+        scaling = self.training.y_scaling if observation.scaled else Scaling(0.0, 1.0)
+        event = Event(observation, of, float(at), float(scaling.center), float(scaling.scale))
+        view = type(self).__new__(type(self))
+        view.__dict__.update(self.__dict__, specification=replace(self.specification, event=event))
         return view
 
     def of_features(self, sources: Sequence[str]) -> Self:
@@ -214,6 +262,8 @@ class Model:
         x, z = add_points(data, self.in_model, enter)
         if spec.classes is not None or spec.outputs is not None:
             name_functions(data, spec.correlation, self.in_model)
+        for dim, labels in spec.observation.coords.items():
+            pm.modelcontext(None).add_coord(self.in_model(dim), labels)
         theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)
         called = spec.call_kernel(data.d)
         scaled = data.scaled()

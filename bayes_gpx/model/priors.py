@@ -43,6 +43,7 @@ def create_variables(
     d, p = training.sources
     sizes = {"feature": d, "z_feature": training.p, "class": specification.classes or 0}
     sizes |= {"output": specification.outputs or 0, "factor": specification.correlation}
+    sizes |= {dim: len(labels) for dim, labels in specification.observation.coords.items()}
     theta, fixed = {}, {}
     for h in specification.hyperparameters:
         dims, shape = tuple(map(rename, h.dims)), tuple(sizes[dim] for dim in h.dims)

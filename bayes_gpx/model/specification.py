@@ -18,6 +18,7 @@ from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.likelihoods import KNOWN, named
 from bayes_gpx.likelihoods.base import Likelihood
+from bayes_gpx.likelihoods.events import Event
 from bayes_gpx.model.hyperparameters import (
     Hyperparameter,
     amplitude_of,
@@ -89,6 +90,10 @@ class Specification:
     constraints: Constraints | None = None  # on the function, in addition to the data
     outputs: int | None = None  # responses in each row of a table; None for a single response
     correlation: int = 0  # functions that outputs, or classes, share: their correlation's rank
+    settled: tuple[tuple[str, Any], ...] = ()  # fields of the likelihood that the data decide
+    # What `on="response"` explains in place of the mean, as in `Model.of_event`. It is not
+    # compared, because the posterior does not depend on it.
+    event: Event | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.likelihood, Likelihood):
@@ -219,7 +224,13 @@ class Specification:
     def observation(self) -> Any:  # its users declare the parts of a likelihood that they need
         """How the response varies around the process; see `bayes_gpx.likelihoods`."""
         likelihood: Any = named(self.likelihood, self.link)  # a dataclass, as its base is not
-        return likelihood if self.classes is None else replace(likelihood, classes=self.classes)
+        fields = dict(self.settled) | ({} if self.classes is None else {"classes": self.classes})
+        return replace(likelihood, **fields) if fields else likelihood
+
+    @property
+    def response(self) -> Any:
+        """What `on="response"` explains: the observation's mean, or an event."""
+        return self.observation if self.event is None else self.event
 
     @property
     def hierarchical(self) -> bool:
@@ -282,8 +293,9 @@ class Specification:
             Hyperparameter(
                 name,
                 name,
-                None,
+                h.dim,
                 partial(of_noise, h) if callable(h.prior) else h.prior,
+                signed=h.dim is not None,
                 in_units_of_y=h.in_units_of_y,
             )
             for name, h in self.observation.hyperparameters.items()
@@ -427,6 +439,7 @@ class Specification:
     def size(self, dim: str, training: Any) -> int:
         """How many values a hyperparameter has along a dim."""
         own = {"output": self.outputs, "class": self.classes, "factor": self.correlation}
+        own |= {name: len(labels) for name, labels in self.observation.coords.items()}
         size = own[dim] if dim in own else training.size(dim)
         return cast(int, size)
 

@@ -101,7 +101,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     path = writable(path)
     refuse_other_model(model, idata)
     spec, kernel = asdict(model.specification), model.specification.kernel
-    del spec["fixed_basis"]  # the model finds out again
+    del spec["fixed_basis"], spec["event"]  # the model finds out again, and the user asks again
     if not isinstance(model.specification.likelihood, str):
         spec["likelihood"] = CALLABLE
     if isinstance(kernel, Effects):
@@ -321,6 +321,7 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
     if isinstance(kernel, dict):
         kernel = Effects.of_fields(**kernel[EFFECTS])
     spec = settings["specification"] | {"kernel": kernel}
+    spec["settled"] = tuple(map(tuple, spec.get("settled", ())))
     if spec.get("approximation"):
         kind, values = spec["approximation"]
         known: dict[str, Any] = {own.__name__: own for own in APPROXIMATIONS.values()}

@@ -33,7 +33,7 @@ OPTIONS: dict[str, Any] = {"mode": MODE, "on_unused_input": "ignore"}
 
 
 def check_likelihood(
-    likelihood: Likelihood, y: ArrayLike, theta: Mapping[str, float] | None = None, *, seed: int = 0
+    likelihood: Likelihood, y: ArrayLike, theta: Mapping[str, Any] | None = None, *, seed: int = 0
 ) -> None:
     """Check the functions of a likelihood against each other.
 
@@ -51,7 +51,8 @@ def check_likelihood(
     y : array (n,)
         Responses as `read` encodes them, at which densities are checked; a few are enough.
     theta : dict, optional
-        Hyperparameters for which y has four moments; each 1.3 by default.
+        Hyperparameters for which y has four moments; each 1.3 by default, and vectors from -1.3 to
+        1.3.
     seed : int
         Seed of the draws.
 
@@ -65,7 +66,9 @@ def check_likelihood(
     >>> import bayes_gpx as bx
     >>> bx.testing.check_likelihood(bx.likelihoods.named("poisson"), y=[0.0, 3.0])
     """
-    theta = {name: 1.3 for name in likelihood.hyperparameters} | dict(theta or {})
+    theta = {name: _usual(likelihood, name) for name in likelihood.hyperparameters} | dict(
+        theta or {}
+    )
     require(
         set(theta) == set(likelihood.hyperparameters),
         f"theta has {sorted(theta)}, but must have {sorted(likelihood.hyperparameters)}.",
@@ -80,6 +83,17 @@ def check_likelihood(
     _check_variable(likelihood, theta, y, rng)
 
 
+def _usual(likelihood: Likelihood, name: str) -> Any:
+    """A value of a hyperparameter."""
+    dim = likelihood.hyperparameters[name].dim
+    return 1.3 if dim is None else np.linspace(-1.3, 1.3, len(likelihood.coords[dim]))
+
+
+def _given(theta: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Hyperparameters as constants of graphs."""
+    return {name: pt.as_tensor(np.asarray(value, "float64")) for name, value in theta.items()}
+
+
 def _exposure(likelihood: Likelihood) -> float | None:
     """Exposure, or trials, at which a likelihood is checked."""
     if not likelihood.exposed:
@@ -91,7 +105,7 @@ class _Scalar:
     """A scalar likelihood as functions of arrays, which broadcast."""
 
     def __init__(
-        self, likelihood: ScalarLikelihood, theta: Mapping[str, float], exposure: float | None
+        self, likelihood: ScalarLikelihood, theta: Mapping[str, Any], exposure: float | None
     ) -> None:
         self.of, self.theta, self.exposure = likelihood, theta, exposure
         self._compiled: dict[tuple[str, int], tuple[Callable, bool]] = {}
@@ -110,12 +124,13 @@ class _Scalar:
 
     def _compile(self, name: str, number: int) -> tuple[Callable, bool]:
         symbols = [pt.dvector(f"v{k}") for k in range(number)]
-        given, exposure = {k: pt.as_tensor(float(v)) for k, v in self.theta.items()}, pt.dvector()
+        given, exposure = _given(self.theta), pt.dvector()
         last = None if self.exposure is None else exposure
         arguments = [last] if name in ("response", "expected") else [given, last]
         if name == "expected_log":
             arguments = [given, exposure]
-        found = getattr(self.of, name)(*symbols, *arguments)
+        known = self.of.shaping(given) if name in ("response", "expected") else {}
+        found = getattr(self.of, name)(*symbols, *arguments, **known)
         several = isinstance(found, tuple | list)
         outputs = [out + 0.0 * sum(symbols) for out in (found if several else [found])]
         return pytensor.function([*symbols, exposure], outputs, **OPTIONS), several
@@ -323,7 +338,7 @@ def _check_vector(
     f = rng.normal(size=(n, C))
     symbol, answer, M = pt.dmatrix("f"), pt.dvector("y"), pt.dtensor3("M")
     mean, sd, root = pt.dmatrix("mean"), pt.dmatrix("sd"), pt.dtensor3("root")
-    given = {k: pt.as_tensor(float(v)) for k, v in theta.items()}
+    given = _given(theta)
     response = of.response(symbol)
     information = of.fisher(symbol, given)
     at = pytensor.function(
@@ -401,7 +416,7 @@ def _check_variable(
         exposure = pt.as_tensor(np.full(len(y), _exposure(of)))
     observed = y.astype(int) if of.discrete else y
     with pm.Model() as model:
-        given = {name: pt.as_tensor(float(value)) for name, value in theta.items()}
+        given = _given(theta)
         latent = pm.Flat("f", shape=shape)
         made = of.dist("y", latent, given, exposure, observed=observed)
     require(model.named_vars.get("y") is made, "dist returned another variable than its own.")

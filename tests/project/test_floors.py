@@ -26,7 +26,7 @@ processes: operators base path_moments integrated_gradients expected_gradients
     players shapley covariance gaussian_process weight_process indexed_process
     class_process basis_functions approximations random_products basis_process
 likelihoods: base log_link softmax_expectations predictive continuous counts classification derived
-    positive proportions binomial zero_inflated own
+    positive proportions binomial zero_inflated ordinal events own
 posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evidence/softmax
     evidence/correlated evidence/step_graphs evidence/variational evidence/sums
     evidence/row_bounds evidence/by_group evidence/groups

@@ -223,13 +223,13 @@ class BestByGroup(Op):
         several = bool(self.likelihood.class_shape)
         mean, variance = pt.dmatrix("mean"), pt.dmatrix("variance")
         y, exposure = pt.dvectors("y", "exposure")
-        own = [pt.dscalar(name) for name in self.likelihood.hyperparameters]
-        theta = dict(zip(self.likelihood.hyperparameters, own, strict=True))
+        theta = self.likelihood.symbols()
         sd = pt.sqrt(pt.maximum(variance, LEAST_SD**2))
         two = (mean.T, sd.T) if several else (mean[0], sd[0])
         logp, slope, W = self.likelihood.expected_log(*two, y, theta, exposure)
         back = (slope.T, W.T) if several else (slope[None], W[None])
-        return ThreadedFunction([mean, variance, y, exposure, *own], [logp.sum(), *back])
+        inputs = [mean, variance, y, exposure, *theta.values()]
+        return ThreadedFunction(inputs, [logp.sum(), *back])
 
     def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         F, E, rest, y, exposure, codes, *theta = (np.asarray(v, "float64") for v in inputs)

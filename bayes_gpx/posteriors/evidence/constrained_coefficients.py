@@ -100,8 +100,7 @@ def _best(likelihood: ScalarLikelihood, by_group: bool) -> ThreadedFunction:
     """Compile mean and root of the precision of the shared coefficients, from rows."""
     F, E, rest, y, exposure = pt.dmatrix(), pt.dmatrix(), pt.dvector(), pt.dvector(), pt.dvector()
     codes, around = pt.dvector(), around_sites(likelihood)
-    names = () if likelihood.normal else likelihood.hyperparameters
-    theta = {name: pt.dscalar(name) for name in names}
+    theta = {} if likelihood.normal else likelihood.symbols()
     if by_group:
         rows = Rows(F, E, rest, y, exposure, codes)
         found: Any = BestByGroup(around)(*rows.given(), *theta.values())

@@ -66,10 +66,9 @@ class AllSites(NamedTuple):
 def _given_y(likelihood: ScalarLikelihood) -> ThreadedFunction:
     """Compile the mean and the variance of f given y, from those before."""
     y, mean, variance, exposure = pt.dvectors("y", "mean", "variance", "exposure")
-    own = [pt.dscalar(name) for name in likelihood.hyperparameters]
-    theta = dict(zip(likelihood.hyperparameters, own, strict=True))
+    theta = likelihood.symbols()
     moments = likelihood.posterior_moments(y, mean, variance, theta, exposure)
-    return ThreadedFunction([mean, variance, y, exposure, *own], list(moments))
+    return ThreadedFunction([mean, variance, y, exposure, *theta.values()], list(moments))
 
 
 def propagate(

@@ -116,15 +116,14 @@ def local_graph(likelihood: ScalarLikelihood) -> tuple[list[Tensor], list[Tensor
     Newton steps take for the information.
     """
     f, y, exposure = pt.dvector("f"), pt.dvector("y"), pt.dvector("exposure")
-    hyperparameters = [pt.dscalar(name) for name in likelihood.hyperparameters]
-    theta = dict(zip(likelihood.hyperparameters, hyperparameters, strict=True))
+    theta = likelihood.symbols()
     logp = likelihood.logp(f, y, theta, exposure)
     slope, curvature, third = likelihood.derivatives(f, y, theta, exposure)
     steps = -curvature
     if not likelihood.concave:
         curvature, third = -likelihood.fisher(f, theta, exposure), pt.zeros_like(f)
         steps = likelihood.steps(f, y, theta, exposure)
-    return [f, y, exposure, *hyperparameters], [logp.sum(), slope, -curvature, third, steps]
+    return [f, y, exposure, *theta.values()], [logp.sum(), slope, -curvature, third, steps]
 
 
 def climb(
@@ -305,8 +304,8 @@ class LaplaceEvidence(FindsMode):
         if not hyperparameters:
             return [weight * outputs[1], *unknown]
         f, variance, pull = outputs[2], outputs[5], outputs[6]
-        names, own = self.likelihood.hyperparameters, [pt.scalar(h.name) for h in hyperparameters]
-        theta = dict(zip(names, own, strict=True))
+        theta = self.likelihood.symbols()
+        own = [*theta.values()]
         slope, curvature, _ = self.likelihood.derivatives(f, y, theta, exposure)
         if not self.likelihood.concave:
             curvature = -self.likelihood.fisher(f, theta, exposure)

@@ -51,7 +51,7 @@ class StepGraphs:
         self.likelihood, self.graph, self.classes = likelihood, graph, likelihood.classes or 1
         self.coupled = coupled and bool(likelihood.class_shape)
         self.q = Gaussians.symbols()
-        self.theta = [pt.dscalar(name) for name in likelihood.hyperparameters]
+        self.theta = [*likelihood.symbols().values()]
 
     def _of(
         self,

@@ -19,7 +19,12 @@ from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.posteriors.low_rank import LowRankDesign
 from bayes_gpx.posteriors.prior_functions import of_each_row
 from bayes_gpx.posteriors.strategies.collapsed import Collapsed, noise_of
-from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of, where_found
+from bayes_gpx.posteriors.strategies.laplace import (
+    shapes_of,
+    values_by_name,
+    values_of,
+    where_found,
+)
 from bayes_gpx.posteriors.strategies.sampled import SampledCoefficients
 from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients
 
@@ -88,8 +93,8 @@ class ByGroup(ThroughCoefficients, Collapsed):
         return [seen.F, seen.E, seen.D + ridge, seen.unseen, seen.codes, exposure, *values]
 
     def signature(self, likelihood: Likelihood) -> str:
-        known = () if likelihood.normal else likelihood.hyperparameters
-        return f"(n,m),(n,k),(n),(n),(n),(n){',()' * len(known)}"
+        known = "" if likelihood.normal else shapes_of(likelihood)
+        return f"(n,m),(n,k),(n),(n),(n),(n){known}"
 
     def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
         return self._best(likelihood, y, *parts)[0]

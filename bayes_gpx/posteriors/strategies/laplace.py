@@ -38,7 +38,7 @@ class Laplace(OnRows, Collapsed):
         return [_ridged(given, ridge), given.exposure, *values_of(given)]
 
     def signature(self, likelihood: Likelihood) -> str:
-        return f"(n,n),(n){',()' * len(likelihood.hyperparameters)}"
+        return f"(n,n),(n){shapes_of(likelihood)}"
 
     def log_density(
         self, likelihood: ScalarLikelihood, y: Tensor, K: Tensor, exposure: Tensor, *values: Tensor
@@ -72,7 +72,7 @@ class SoftmaxLaplace(OnRows, Collapsed):
         return [_ridged(given, ridge), given.exposure, *values_of(given)]
 
     def signature(self, likelihood: Likelihood) -> str:
-        return f"(n,n),(n){',()' * len(likelihood.hyperparameters)}"
+        return f"(n,n),(n){shapes_of(likelihood)}"
 
     def log_density(
         self, likelihood: Categorical, y: Tensor, K: Tensor, exposure: Tensor, *values: Tensor
@@ -136,6 +136,11 @@ def _ridged(given: Conditioning, ridge: TensorLike) -> Tensor:
 def values_of(given: Conditioning) -> list[Tensor]:
     """The likelihood's hyperparameters, in its order."""
     return [given.theta[name] for name in given.likelihood.hyperparameters]
+
+
+def shapes_of(likelihood: Likelihood) -> str:
+    """Core shapes of the hyperparameters, as the end of a signature."""
+    return "".join(f",({h.dim or ''})" for h in likelihood.hyperparameters.values())
 
 
 def values_by_name(likelihood: Likelihood, values: Sequence[Tensor]) -> dict[str, Tensor]:

@@ -15,7 +15,7 @@ from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.evidence.expectation_propagation import AllSites, all_sites
 from bayes_gpx.posteriors.evidence.normal import normal_logp
 from bayes_gpx.posteriors.evidence.sites import Sites
-from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of
+from bayes_gpx.posteriors.strategies.laplace import shapes_of, values_by_name, values_of
 from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraints, joint_covariance
 from bayes_gpx.processes.operators import Operator
 
@@ -44,7 +44,7 @@ class Propagation(ExactWithConstraints):
         return [pt.zeros(0)] * 2 if given.constraints is None else super()._bounds(given)
 
     def signature(self, likelihood: Likelihood) -> str:
-        return f"(n){',()' * len(likelihood.hyperparameters)},{super().signature(likelihood)}"
+        return f"(n){shapes_of(likelihood)},{super().signature(likelihood)}"
 
     def constraint_covariance(self, *parts: Tensor) -> Tensor:
         return super().constraint_covariance(*parts[-3:])

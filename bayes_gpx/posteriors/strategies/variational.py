@@ -24,7 +24,12 @@ from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.posteriors.evidence.step_graphs import Gaussians
 from bayes_gpx.posteriors.low_rank import LowRank
 from bayes_gpx.posteriors.strategies.collapsed import Collapsed
-from bayes_gpx.posteriors.strategies.laplace import values_by_name, values_of, where_found
+from bayes_gpx.posteriors.strategies.laplace import (
+    shapes_of,
+    values_by_name,
+    values_of,
+    where_found,
+)
 from bayes_gpx.posteriors.strategies.through_coefficients import (
     ThroughCoefficients,
     block_of,
@@ -56,7 +61,7 @@ class Variational(ThroughCoefficients, Collapsed):
         return [seen.F, seen.unseen + seen.D + ridge, given.exposure, *values_of(given)]
 
     def signature(self, likelihood: Likelihood) -> str:
-        return f"(n,m),(n),(n){',()' * len(likelihood.hyperparameters)}"
+        return f"(n,m),(n),(n){shapes_of(likelihood)}"
 
     def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
         return self._best(likelihood, y, *parts).bound

@@ -1,0 +1,103 @@
+"""Probabilities of events of y given f, which take the place of the mean response."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import pytensor.tensor as pt
+
+from bayes_gpx.aliases import Tensor
+from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta
+from bayes_gpx.numerics.gaussian_expectations import SDS
+
+STEPS = 321
+"""Nodes of expectations: a probability may fall from 1 to 0 in a twentieth of the sd of f."""
+
+
+KINDS = {
+    "survival": "probability that {y} > {at:g}",
+    "probability": "probability that {y} = {at:g}",
+}
+"""Events by name, in words with places for the name of y and for a value."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """P(y > at), or P(y = at), for a likelihood of which all else is the same."""
+
+    likelihood: ScalarLikelihood
+    kind: str
+    at: float
+    center: float = 0.0  # of y, where the likelihood is of a scaled y
+    scale: float = 1.0
+
+    def __getattr__(self, name: str) -> Any:
+        """All else is the likelihood's."""
+        if name.startswith("__") or name == "likelihood":
+            raise AttributeError(name)
+        return getattr(self.likelihood, name)
+
+    @property
+    def mean_name(self) -> str:
+        """What results call it."""
+        return self.kind
+
+    reported = mean_name
+
+    @property
+    def response_units(self) -> str:
+        """In words."""
+        return KINDS[self.kind].format(y="{y}", at=self.at)
+
+    @property
+    def shaped_by(self) -> tuple[str, ...]:
+        """All hyperparameters."""
+        return (*self.likelihood.hyperparameters,)
+
+    def shaping(self, theta: Theta) -> dict[str, Any]:
+        """The argument `theta`."""
+        return {"theta": {name: theta[name] for name in self.shaped_by}}
+
+    def _value(self, f: Tensor, exposure: Exposure, theta: Theta) -> Tensor:
+        # A number of PyTensor's own type would be one of single precision.
+        place = np.asarray((self.at - self.center) / self.scale, "float64")
+        of, at = self.likelihood, pt.full_like(f, pt.as_tensor(place))
+        if self.kind == "probability":
+            return pt.exp(of.logp(f, at, theta, exposure))
+        return 1.0 - of.cumulative(f, at, theta, exposure)
+
+    def response(
+        self, f: Tensor, exposure: Exposure = None, theta: Theta | None = None
+    ) -> Response:
+        """The probability, with two derivatives in f."""
+        value = self._value(f, exposure, theta or {})
+        slope = cast(Tensor, pt.grad(value.sum(), f))
+        return Response(value, slope, cast(Tensor, pt.grad(slope.sum(), f)))
+
+    def expected(
+        self,
+        mean: Tensor,
+        variance: Tensor,
+        exposure: Exposure = None,
+        theta: Theta | None = None,
+    ) -> Response:
+        """Its expectation and those of its derivatives where f ~ N(mean, variance)."""
+        z = np.linspace(-SDS, SDS, STEPS)
+        weights = np.exp(-0.5 * z**2)
+        f = mean[:, None] + pt.sqrt(variance)[:, None] * z
+        beside = {name: self._column(name, v) for name, v in (theta or {}).items()}
+        found = self.response(f, None if exposure is None else exposure[:, None], beside)
+        return Response(*(pt.dot(v, weights / weights.sum()) for v in found))
+
+    def _column(self, name: str, value: Any) -> Tensor:
+        """A hyperparameter of each row beside nodes (n, K) of f."""
+        vector = self.likelihood.hyperparameters[name].dim is not None
+        value = pt.as_tensor(value)
+        return value[..., None, :] if vector else value[..., None]
+
+    def rates(self, mean: Tensor, variance: Tensor, theta: Theta | None = None) -> list[Tensor]:
+        """Expected first four derivatives where f ~ N(mean, variance)."""
+        found = [cast(Tensor, v) for v in self.expected(mean, variance, theta=theta)[1:]]
+        while len(found) < 4:
+            found.append(cast(Tensor, pt.grad(found[-1].sum(), mean)))
+        return found

@@ -1,0 +1,155 @@
+"""Probabilities of events of y, explained: against SciPy's distributions and draws of y."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose
+from scipy import integrate, stats
+from scipy.special import gamma
+
+import bayes_gpx as bx
+
+QUIET = {"progressbar": False}
+rng = np.random.default_rng(sum(map(ord, "events")))
+X = pd.DataFrame(rng.normal(size=(40, 2)), columns=["age", "dose"])
+TIMES = 30.0 * np.exp(0.5 * X["age"].to_numpy()) * rng.weibull(2.0, 40)
+KERNEL = {"lengthscale": [1.5, 1.5], "amplitude": 0.8}
+FAMILIES = {  # with the distribution of y given f
+    "weibull": (
+        {"shape": 2.0},
+        lambda f: stats.weibull_min(2.0, scale=np.exp(f) / gamma(1.5)),
+    ),
+    "lognormal": ({"sigma": 0.6}, lambda f: stats.lognorm(0.6, scale=np.exp(f - 0.18))),
+    "loglogistic": ({"shape": 3.0}, lambda f: stats.fisk(3.0, scale=np.exp(f))),
+    "normal": ({"sigma": 0.5}, lambda f: stats.norm(f, 0.5 * TIMES.std(ddof=0))),
+    "student_t": (
+        {"sigma": 0.5, "nu": 4.0},
+        lambda f: stats.t(4.0, f, 0.5 * TIMES.std(ddof=0)),
+    ),
+}
+ALL = pytest.mark.parametrize("name", FAMILIES)
+AT = 25.0
+
+
+def of(name):
+    return bx.GP(X, TIMES, likelihood=name).of_event("survival", AT), KERNEL | FAMILIES[name][0]
+
+
+@ALL
+def test_predictions_are_integrals_over_f(name):
+    model, theta = of(name)
+    found = bx.predictions(model, theta, X.iloc[:3] + 0.1, draws=50, seed=1, **QUIET)
+    assert_allclose(found["survival"], FAMILIES[name][1](found["f"].values).sf(AT), rtol=1e-8)
+    for row in found.transpose("obs", ...).obs.values[:2]:
+        one = found.sel(obs=row)
+        f = stats.norm(one["f_mean"].item(), one["f_sd"].item())
+
+        def weighed(v, f=f):
+            return f.pdf(v) * FAMILIES[name][1](v).sf(AT)
+
+        ends, options = f.interval(1 - 1e-13), {"epsabs": 1e-12, "limit": 200}
+        assert_allclose(
+            one["survival_mean"], integrate.quad(weighed, *ends, **options)[0], rtol=1e-6
+        )
+
+
+@ALL
+def test_attributions_of_survival_add_up(name):
+    model, theta = of(name)
+    rows = X.iloc[:3]
+    found = bx.attributions(model, theta, rows, draws=100, seed=1, **QUIET)
+    assert_allclose(found["attribution"].sum("feature"), found["difference"], atol=1e-6)
+    assert_allclose(found["attribution_mean"].sum("feature"), found["difference_mean"], atol=1e-6)
+    assert found.attrs["units"] == "probability that y > 25"
+    start = pd.DataFrame([X.mean()])
+    at, base = (
+        bx.predictions(model, theta, where, keep="summary", **QUIET)["survival_mean"].values
+        for where in (rows, start)
+    )
+    assert_allclose(found["difference_mean"], at - base, atol=1e-6)
+
+
+def test_other_functions_explain_survival():
+    model, theta = of("weibull")
+    at, h = X.iloc[:1], 1e-4
+    moved = [at.assign(age=at["age"] + s * h) for s in (1.0, -1.0)]
+    up, down = (
+        bx.predictions(model, theta, rows, keep="summary", **QUIET)["survival_mean"].item()
+        for rows in moved
+    )
+    slope = bx.derivatives(model, theta, at, seed=1, **QUIET)["derivative_mean"]
+    assert_allclose(slope.sel(feature="age"), (up - down) / (2 * h), rtol=1e-5)
+    new = at.assign(age=at["age"] + 1.0)
+    apart = np.diff([
+        bx.predictions(model, theta, rows, keep="summary", **QUIET)["survival_mean"].item()
+        for rows in (at, new)
+    ])  # fmt: skip
+    options = {"draws": 20_000, "seed": 1, **QUIET}
+    contrast = bx.comparisons(model, theta, at, variables={"age": "+1"}, **options)
+    assert_allclose(contrast["comparison_mean"].values.ravel(), apart, atol=0.01)
+    curve = bx.partial_dependence(model, theta, features=["age"], steps=3, draws=20, **QUIET)
+    assert ((curve["partial_dependence"] > 0) & (curve["partial_dependence"] < 1)).all()
+    shares = bx.shapley_values(model, theta, at, seed=1, **QUIET)
+    assert_allclose(shares["attribution_mean"].sum("feature"), shares["difference_mean"], atol=1e-9)
+
+
+def test_survival_is_the_share_of_longer_times():
+    model, theta = of("weibull")
+    found = bx.predictions(model, theta, obs=[0, 1, 2], draws=40_000, seed=1, **QUIET)
+    share = (found["y"] > AT).mean(("chain", "draw"))
+    assert_allclose(share, found["survival_mean"], atol=0.015)
+
+
+def test_probabilities_of_counts_and_categories_add_up_to_one():
+    counts = bx.GP(X, rng.poisson(2.0, 40), likelihood="poisson", scale=False)
+    stars = bx.GP(X, 1 + rng.integers(4, size=40), likelihood="ordinal")
+    theta = KERNEL | {"cutpoint": [-1.0, 0.0, 1.0]}
+    for model, fixed, values in ((counts, KERNEL, range(30)), (stars, theta, range(1, 5))):
+        each = [
+            bx.predictions(model.of_event("probability", k), fixed, obs=[0, 1], seed=1, **QUIET)
+            for k in values
+        ]
+        for name in ("probability", "probability_mean"):
+            assert_allclose(sum(one[name].values for one in each), 1.0, atol=1e-7)
+
+
+def test_each_draw_has_its_own_shape():
+    model = bx.GP(X, TIMES, likelihood="weibull", ard=False)
+    idata = model.fit("laplace", draws=20, seed=1, **QUIET)
+    asked = model.of_event("survival", AT)
+    found = bx.predictions(asked, idata, X.iloc[:2], seed=1, **QUIET)
+    shape = idata["posterior"]["shape"].values[:, :, None]
+    exact = stats.weibull_min(shape, scale=np.exp(found["f"].values) / gamma(1 + 1 / shape))
+    assert_allclose(found["survival"], exact.sf(AT), rtol=1e-8)
+    shares = bx.attributions(asked, idata, X.iloc[:2], seed=1, **QUIET)
+    assert_allclose(shares["attribution"].sum("feature"), shares["difference"], atol=1e-6)
+    apart = shares["attribution"] - shares["attribution_mean"]
+    assert abs(apart.mean(("chain", "draw"))).max() < 0.1
+
+
+def test_the_model_of_an_event_is_the_same_otherwise():
+    model, theta = of("weibull")
+    copy = pickle.loads(pickle.dumps(model))
+    asked = (theta, X.iloc[:2])
+    found, expected = (bx.predictions(m, *asked, seed=1, **QUIET) for m in (copy, model))
+    xr.testing.assert_allclose(found, expected)
+    plain = bx.predictions(bx.GP(X, TIMES, likelihood="weibull"), *asked, seed=1, **QUIET)
+    assert_allclose(plain["f_mean"], found["f_mean"])
+
+
+@pytest.mark.parametrize(
+    "likelihood, asked, said",
+    [
+        ("weibull", ("survivor", 1.0), "of: unknown 'survivor'"),
+        ("weibull", ("survival", -1.0), r"y is -1.0 .* takes numbers above 0"),
+        ("weibull", ("probability", 1.0), "y is no whole number"),
+        ("poisson", ("probability", 1.5), "fractional"),
+    ],
+)
+def test_other_events_are_refused(likelihood, asked, said):
+    y = TIMES if likelihood == "weibull" else TIMES.round()
+    with pytest.raises(ValueError, match=said):
+        bx.GP(X, y, likelihood=likelihood).of_event(*asked)

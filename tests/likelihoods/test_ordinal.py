@@ -1,0 +1,203 @@
+"""Ordered categories, against statsmodels, two classes, and the density of shares."""
+
+import numpy as np
+import pandas as pd
+import pymc as pm
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose
+from scipy import integrate, stats
+from scipy.special import expit
+
+import bayes_gpx as bx
+from bayes_gpx.cli import main
+from bayes_gpx.likelihoods.classification import Logit, Probit
+from bayes_gpx.likelihoods.ordinal import Ordinal
+
+QUIET = {"progressbar": False}
+LINKS = {"logit": (Logit(), stats.logistic), "probit": (Probit(), stats.norm)}
+BOTH = pytest.mark.parametrize("link", LINKS)
+rng = np.random.default_rng(sum(map(ord, "ordinal")))
+X = pd.DataFrame(rng.normal(size=(80, 2)), columns=["price", "service"])
+SEEN = X["service"] - 0.5 * X["price"] + rng.logistic(size=80)
+STARS = pd.Series(1 + np.digitize(SEEN, [-1.5, 0.0, 1.0]), name="stars")
+THETA = {"lengthscale": [1.5, 1.5], "amplitude": 1.2, "cutpoint": [-1.5, 0.0, 1.0]}
+
+
+@pytest.fixture(scope="module")
+def model():
+    return bx.GP(X, STARS, likelihood="ordinal")
+
+
+@BOTH
+def test_the_functions_agree_with_each_other(link):
+    likelihood = Ordinal(LINKS[link][0], first=0, count=4)
+    bx.testing.check_likelihood(likelihood, y=[0.0, 1.0, 2.0, 3.0])
+
+
+@BOTH
+def test_narrow_categories_keep_their_digits_in_the_tails(link):
+    """Derivatives of mpmath's probabilities, far from the category."""
+    mpmath = pytest.importorskip("mpmath")
+    cdf = mpmath.ncdf if link == "probit" else (lambda z: 1 / (1 + mpmath.exp(-z)))
+    likelihood, cut = Ordinal(LINKS[link][0], first=0, count=3), [-0.01, 0.02]
+    f = np.array([-9.0, -3.0, 0.1, 4.0, 9.0])
+    theta = {"cutpoint": pm.math.stack([pm.math.constant(c) for c in cut])}
+    symbol = pm.math.constant(f)
+    found = pm.draw(likelihood.derivatives(symbol, pm.math.constant(0.0 * f + 1.0), theta))
+    with mpmath.workdps(60):
+        for k, value in enumerate(f):
+
+            def log_p(v):
+                return mpmath.log(cdf(mpmath.mpf(cut[1]) - v) - cdf(mpmath.mpf(cut[0]) - v))
+
+            exact = [float(mpmath.diff(log_p, mpmath.mpf(value), n)) for n in (1, 2, 3)]
+            assert_allclose([part[k] for part in found], exact, rtol=1e-7, atol=1e-7)
+
+
+@BOTH
+def test_two_categories_are_two_classes(link):
+    labels = (STARS > 2).astype(int)
+    theta = THETA | {"cutpoint": [0.0]}
+    options = {"link": link, "scale": False}
+    ordinal = bx.GP(X, labels, likelihood="ordinal", **options)
+    binary = bx.GP(X, labels, likelihood="bernoulli", **options)
+    plain = {name: theta[name] for name in ("lengthscale", "amplitude")}
+    new, asked = X.iloc[:4] + 0.2, {"seed": 1, **QUIET}
+    for function, name, other in (
+        (bx.predictions, "mean_mean", "probability_mean"),
+        (bx.attributions, "attribution_mean", "attribution_mean"),
+        (bx.shapley_values, "attribution", "attribution"),
+        (bx.derivatives, "derivative_mean", "derivative_mean"),
+    ):
+        found = function(ordinal, theta, new, **asked)[name]
+        expected = function(binary, plain, new, **asked)[other]
+        assert_allclose(found, expected, rtol=1e-7, atol=1e-10)
+    found = bx.loo_predictions(ordinal, theta, **asked)["elpd"]
+    assert_allclose(found, bx.loo_predictions(binary, plain, **asked)["elpd"], rtol=1e-7)
+
+
+@pytest.mark.slow
+@BOTH
+def test_a_linear_kernel_gives_statsmodels_coefficients(link):
+    from statsmodels.miscmodels.ordinal_model import OrderedModel
+
+    reference = OrderedModel(STARS, X, distr=LINKS[link][1]).fit(method="bfgs", gtol=1e-8, disp=0)
+    cutpoints = reference.model.transform_threshold_params(reference.params.to_numpy())[1:-1]
+    priors = {"cutpoint": cutpoints, "amplitude": 1e4}
+    options = {"likelihood": "ordinal", "link": link, "scale": False, "priors": priors}
+    linear = bx.GP(X, STARS, kernel="linear", **options)
+    found = bx.derivatives(linear, {}, obs=[0], on="latent", **QUIET)
+    off = found["derivative_mean"].values[0] - reference.params[:2]
+    assert np.abs(off / reference.bse[:2]).max() < 1e-4
+    # with the thresholds held, as the sds here are
+    held = np.linalg.inv(reference.model.hessian(reference.params.to_numpy())[:2, :2] * -1.0)
+    assert_allclose(found["derivative_sd"].values[0], np.sqrt(np.diag(held)), rtol=0.02)
+
+
+def test_every_division_into_shares_is_as_probable():
+    made = bx.GP(X, STARS, likelihood="ordinal")
+    cutpoints = made.variables["cutpoint"]
+    drawn = pm.draw(cutpoints, 4000, random_seed=1)
+    assert (np.diff(drawn) > 0).all()
+    shares = np.diff(np.hstack([np.zeros((4000, 1)), expit(drawn), np.ones((4000, 1))]))
+    for k in range(4):  # each is Beta(1, 3)
+        assert stats.kstest(shares[:, k], stats.beta(1, 3).cdf).pvalue > 1e-3
+    point = np.array([-1.0, 0.3, 1.1])
+    slope = expit(point) * expit(-point)
+    log_density = np.log(6.0) + np.log(slope).sum()
+    assert_allclose(pm.logp(cutpoints, point).eval(), log_density, rtol=1e-10)
+
+
+def test_cutpoints_are_learned_in_order():
+    made = bx.GP(X, STARS, likelihood="ordinal", ard=False)
+    idata = made.fit("laplace", draws=50, seed=1, **QUIET)
+    cutpoints = idata["posterior"]["cutpoint"]
+    assert cutpoints.dims == ("chain", "draw", "between")
+    assert cutpoints["between"].values.tolist() == ["1|2", "2|3", "3|4"]
+    assert (cutpoints.diff("between") > 0).all()
+    # The response depends on each draw's own cutpoints.
+    one = idata.isel(draw=[7])
+    theta = {name: one["posterior"][name].values[0, 0] for name in made.hyperparameters}
+    alone = bx.predictions(made, theta, X.iloc[:3], keep="summary", **QUIET)["mean_mean"]
+    found = bx.predictions(made, one, X.iloc[:3], keep="summary", **QUIET)["mean_mean"]
+    assert_allclose(found, alone, rtol=1e-9)
+    each = bx.predictions(made, idata, X.iloc[:3], seed=1, **QUIET)
+    above = expit(each["f"].values[..., None] - cutpoints.values[:, :, None])
+    assert_allclose(each["mean"], 1.0 + above.sum(axis=-1), rtol=1e-9)
+    shares = bx.attributions(made, idata, X.iloc[:3], seed=1, **QUIET)
+    assert_allclose(shares["attribution"].sum("feature"), shares["difference"], atol=1e-6)
+    apart = (
+        each["mean_mean"]
+        - bx.predictions(made, idata, pd.DataFrame([X.mean()]), seed=1, **QUIET)["mean_mean"].item()
+    )
+    assert_allclose(shares["difference_mean"], apart, rtol=1e-6)
+
+
+def test_the_expected_category_is_an_integral_over_f(model):
+    found = bx.predictions(model, THETA, X.iloc[:3] + 0.1, keep="summary", **QUIET)
+    for mean, sd, stars in zip(found["f_mean"], found["f_sd"], found["mean_mean"], strict=True):
+        f = stats.norm(mean.item(), sd.item())
+
+        def weighed(v, f=f):
+            return f.pdf(v) * (1 + expit(v - np.array(THETA["cutpoint"])).sum())
+
+        assert_allclose(stars, integrate.quad(weighed, *f.interval(1 - 1e-14))[0], rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"approximation": bx.Inducing(8)}, {"approximation": bx.HSGP(6, 2.0)}, {"groups": STARS % 2}],
+    ids=["inducing", "hsgp", "groups"],
+)
+def test_other_models_take_ordered_categories(options):
+    made = bx.GP(X, STARS, likelihood="ordinal", **options)
+    idata = made.fit("map", **QUIET)
+    found = bx.attributions(made, idata, obs=[0, 1], **QUIET)
+    assert_allclose(found["attribution_mean"].sum("feature"), found["difference_mean"], atol=1e-5)
+
+
+def test_categories_may_have_names(model):
+    names = pd.Categorical.from_codes(STARS - 1, ["poor", "fair", "good", "great"], ordered=True)
+    named = bx.GP(X, pd.Series(names), likelihood="ordinal")
+    assert_allclose(named.training.y, STARS - 1)
+    plain, other = (bx.predictions(m, THETA, seed=1, **QUIET)["f_mean"] for m in (model, named))
+    assert_allclose(plain, other)
+
+
+def test_a_saved_model_keeps_its_categories(model, tmp_path):
+    idata = model.fit("map", **QUIET)
+    bx.save(model, idata, tmp_path / "fit.nc")
+    again, kept = bx.load(tmp_path / "fit.nc")
+    assert again.specification.observation == model.specification.observation
+    found, expected = (
+        bx.predictions(*both, X.iloc[:2], seed=1, **QUIET)
+        for both in ((again, kept), (model, idata))
+    )
+    xr.testing.assert_allclose(found, expected)
+
+
+@pytest.mark.parametrize(
+    "y, said",
+    [
+        (STARS + 0.5, r"y is [\d.]+ at position 0, but ordered categories are whole numbers"),
+        (pd.Series(pd.Categorical(STARS.astype(str))), "categories without an order"),
+        (100 * STARS, "goes from 100 to 400, but ordered categories are between 2 and 100"),
+        (0 * STARS, "goes from 0 to 0"),
+    ],
+)
+def test_other_responses_are_refused(y, said):
+    with pytest.raises(ValueError, match=said):
+        bx.GP(X, y, likelihood="ordinal")
+
+
+def test_the_command_takes_ratings(tmp_path):
+    X.assign(stars=STARS).to_csv(tmp_path / "data.csv", index=False)
+    words = ["fit", f"{tmp_path}/data.csv", "--target", "stars", "--model", "gp", "--method", "map"]
+    assert main([*words, "--likelihood", "ordinal", "--out", f"{tmp_path}/run", "--quiet"]) == 0
+    told = f"{tmp_path}/told.csv"
+    assert (
+        main(["explain", f"{tmp_path}/run", f"{tmp_path}/data.csv", "--out", told, "--quiet"]) == 0
+    )
+    told = pd.read_csv(told)
+    assert {"price", "service"} <= set(told["feature"])
