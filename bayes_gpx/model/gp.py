@@ -57,9 +57,10 @@ class GP(Model):
         "normal", "student_t", "bernoulli", "binomial", "ordinal", "categorical", "poisson",
         "negative_binomial", "zero_inflated_poisson", "zero_inflated_negative_binomial",
         "lognormal", "gamma", "weibull", "loglogistic", "beta", or one from `likelihoods.custom`.
-        Class labels may be strings, booleans or whole numbers. With "bernoulli", for two classes, f is the log odds (or the
-        probit, depending on `link`) of the second class in sorted order. With "categorical", each
-        class has its own function, all functions share their hyperparameters, and probabilities are
+        Class labels may be strings, booleans or whole numbers. With "bernoulli", for two classes, f
+        is the log odds (or the probit, depending on `link`) of the second class in sorted order.
+        "ordinal" is for whole numbers that are ordered categories. With "categorical", each class
+        has its own function, all functions share their hyperparameters, and probabilities are
         their softmax. For counts, f is the log rate, and for positive y the log mean. All
         likelihoods but "normal" use Laplace's approximation or, with `approximation`, the best
         Gaussian posterior.
