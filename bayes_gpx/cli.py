@@ -153,6 +153,10 @@ def demo(out: str, seed: int) -> None:
     help="Column that says of how many trials the target is, for --likelihood binomial.",
 )  # fmt: skip
 @click.option(
+    "--noise-sd", metavar="COLUMN",
+    help="Column with the known standard deviation of each row's noise, in units of the target.",
+)  # fmt: skip
+@click.option(
     "--categorical", multiple=True, metavar="A B ...",
     help="Columns whose values are categories and not quantities.",
 )  # fmt: skip
@@ -222,6 +226,7 @@ def fit(
     groups: str | None,
     exposure: str | None,
     trials: str | None,
+    noise_sd: str | None,
     categorical: Sequence[str],
     model: str,
     method: str,
@@ -268,7 +273,7 @@ def fit(
     if inducing is not None and approximation is not None:
         raise click.UsageError("--inducing and --approximation were both given. Pass one of them.")
     approximation = approximation if inducing is None else Inducing(inducing)
-    named_columns = {"exposure": exposure, "trials": trials}
+    named_columns = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
     beside = {name: column for name, column in named_columns.items() if column is not None}
     chosen = Chosen(features, categorical, exclude, id, groups, beside)
     roles = Roles()

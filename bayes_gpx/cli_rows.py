@@ -81,7 +81,7 @@ class Read:
     groups: pd.Series | None = None
     ids: pd.Series | None = None
     gaps: pd.DataFrame | None = None  # which features were missing, where a fit fills them in
-    known: Mapping[str, pd.Series] = field(default_factory=dict)  # exposure or trials, by name
+    known: Mapping[str, pd.Series] = field(default_factory=dict)  # exposure, trials or noise_sd
 
     def beside(self) -> Beside:
         """What tables show beside each row."""
@@ -250,7 +250,7 @@ class Chosen:
     exclude: Sequence[str] = ()
     id: str | None = None
     groups: str | None = None
-    beside: Mapping[str, str] = field(default_factory=dict)  # of the exposure, or of trials
+    beside: Mapping[str, str] = field(default_factory=dict)  # of exposure, trials or noise_sd
 
     def features_of(self, target: str, columns: list[str]) -> list[str]:
         """Features: those that were named, or all columns without another role."""

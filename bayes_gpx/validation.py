@@ -144,6 +144,7 @@ _OPTIONS = {
     "n_inducing": "approximation=bx.Inducing(m)",
     "offset": "exposure",
     "n_trials": "trials",
+    "yerr": "noise_sd",
     "group": "groups",
 }
 

@@ -218,9 +218,9 @@ class TrainingData:
         y = self.response_scaling.apply(self.y)
         scaled = {"X": self.X_scaling.apply(self.X.values), "y": y}
         if self.exposures is not None:
-            # A log link's prior mean is one more factor of the rate.
+            # A log link's prior mean is one more factor of the rate; known noise is in units of y.
             scaling = self.y_scaling if self.outputs is None else self.outputs.scaling_of_cells
-            moved = 1.0 if self.scales_y else np.exp(scaling.center)
+            moved = 1.0 / scaling.scale if self.scales_y else np.exp(scaling.center)
             scaled["exposure"] = self.exposures * moved
         if self.Z is not None:
             scaled["Z"] = cast(Scaling, self.Z_scaling).apply(self.Z.values)
@@ -435,6 +435,12 @@ class TrainingData:
         self, X_new: Any, Z_new: Any, y_new: Any, observation: Reader, groups_new: Any = None
     ) -> TrainingData:
         """Read new samples with their responses, on the scale of these; counts of exposure 1."""
+        if observation.exposure_name == "noise_sd":
+            raise ValueError(
+                "y_new was given for a model with noise_sd, but the noise of new rows is unknown. "
+                "Leave y_new out, and score them with bx.predictions(..., noise_sd=...) and "
+                "bx.metrics.coverage."
+            )
         X, Z = self.read_new(X_new, Z_new)
         if observation.normal:
             y = read_response(y_new, X, "y_new")

@@ -91,6 +91,7 @@ def evaluate(
     seed: int | None = None,
     progressbar: bool = True,
     response: NewResponses | None = None,
+    noise_sd: np.ndarray | None = None,
     ci_prob: float | None = None,
 ) -> xr.Dataset:
     """Posterior of a linear quantity at points, for every hyperparameter draw.
@@ -126,6 +127,8 @@ def evaluate(
     progressbar : bool
     response : NewResponses, optional
         A new response around the quantity, which is f.
+    noise_sd : array (m,), optional
+        Known noise of a noisy question at each row, on the model's scale.
     ci_prob : float, optional
         Probability of the intervals; 90% by default.
 
@@ -185,10 +188,12 @@ def evaluate(
     if path is not None:
         asked = _asked(model, hyper, question, where, features, covariance, joint, each, seed)
         asked = asked if response is None else digest(asked, response.exposure)
+        asked = asked if noise_sd is None else digest(asked, noise_sd)
         along = question.axes[0].dim if question.axes else "feature"
         store = partial(DrawStore, path, asked=asked, along=along, together=each)
     result.begin(len(hyper.chain), len(hyper.draw) * each, seed, sampled=sampled, store=store)
     result.keep_for_intervals(len(hyper), prob)
+    observation: Any = model.specification.observation
     by_variance = not question.axes or not (sampled or covariance or question.total)
     by_variance = by_variance and not question.jointly and question.mixes is None
     moment = "cov" if joint else "variance" if by_variance else "block"
@@ -209,7 +214,10 @@ def evaluate(
         rows = rows if where.by is None else slice(0, m)  # noqa: PLW2901
         part = question.in_units(mean, second, result.drawn)
         more: dict[str, Any] = {}
-        noise = float(theta["sigma"]) * question.factor[0] if question.noisy else 0.0
+        noise: Any = 0.0
+        if question.noisy:
+            own_noise = None if noise_sd is None else noise_sd[rows]
+            noise = question.factor[0] * observation.sd(theta, own_noise)
         if question.total:
             more["total"] = other
         elif question.beside:

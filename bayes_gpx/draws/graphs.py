@@ -179,7 +179,7 @@ def _one_draw(
     specification = structure.specification
     if "parts" in data:
         p = structure.p if specification.family == "GPX" else None
-        data = data | symbols_of_rows(structure.d, p, exposed=not specification.normal)
+        data = data | symbols_of_rows(structure.d, p, exposed=specification.exposed)
     known = data.get
     sums = Sums(*(data[name] for name in Sums._fields)) if "gram" in data else None
     prior = specification.prior(

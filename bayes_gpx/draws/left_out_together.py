@@ -101,7 +101,7 @@ def _in_order(draw: OneDraw) -> list:
             "constraints."
         )
     given = draw.given
-    sigma, jitter = given.theta["sigma"], given.jitter
+    sigma, jitter = given.noise_sd, given.jitter
     C = noisy_covariance(given.process, given.X, sigma, given.Z, jitter=jitter)
     return [given_before(given.y, C)]
 

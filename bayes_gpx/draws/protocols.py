@@ -30,6 +30,10 @@ class SpecificationLike(Protocol):
         """Whether noise is normal."""
 
     @property
+    def exposed(self) -> bool:
+        """Whether the likelihood is given a number of each row."""
+
+    @property
     def observation(self) -> ScalarLikelihood | VectorLikelihood:
         """How the response varies around the process."""
 

@@ -167,7 +167,7 @@ class Result:
         rows: Any,
         part: tuple[np.ndarray, np.ndarray],
         *,
-        noise: float = 0.0,
+        noise: np.ndarray | float = 0.0,
         total: tuple[np.ndarray, np.ndarray] | None = None,
         beside: tuple[np.ndarray, np.ndarray] | None = None,
         theta: Mapping[str, Any] | None = None,
@@ -176,8 +176,8 @@ class Result:
         jitter: float = 0.0,
     ) -> None:
         """Add the normal of one draw, counted from 0, by moments `part` of `Question.in_units`."""
-        # `noise` is the sd of y in user units; `total` has mean and variance (k,) of the
-        # components' sum, on the model's scale; `beside` the moments of the quantity without
+        # `noise` is the sd of y in user units, a number or (k,); `total` has mean and variance (k,)
+        # of the components' sum, on the model's scale; `beside` the moments of the quantity without
         # deviations, in user units.
         self._jitter[:] = max(self._jitter[0], jitter)
         question, kept, (mean, second) = self._question, self._kept, part
@@ -188,7 +188,7 @@ class Result:
             own = second[:, kept][..., kept].reshape((size, size))
         found = {question.name: (mean[:, kept], variance[:, kept])}
         if question.noisy:
-            found[question.noisy] = mean, variance + noise**2
+            found[question.noisy] = mean, variance + np.reshape(noise, (-1, 1)) ** 2
         if question.beside and beside is not None:
             found[question.beside[0]] = beside[0], variances(beside[1])
         if question.total and total is not None:
@@ -260,7 +260,7 @@ class Result:
         self,
         part: tuple[np.ndarray, np.ndarray],
         normal: np.ndarray,
-        noise: float = 0.0,
+        noise: np.ndarray | float = 0.0,
         beside: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
     ) -> dict[str, np.ndarray]:
         """Turn standard normals (1 to 3, draw, m, c) into draws, by name."""

@@ -143,7 +143,7 @@ def answered(
             "by was given, but all rows are explained, one chunk after the other. Leave by "
             "out, or pass rows of your choice as X_new, without an executor."
         )
-    for name in ("obs", "joint", "exposure", "trials"):
+    for name in ("obs", "joint", *LIKELIHOOD_DATA):
         if not _absent(arguments.get(name)):
             raise ValueError(
                 f"{name} was given, but all rows are explained, one chunk after the other. "
@@ -160,7 +160,10 @@ def answered(
     return _in_chunks(piece, featured, model, idata, all_rows, executor, **options)
 
 
-ROWS = ("X_new", "Z_new", "groups_new", "obs", "by", "exposure", "trials")
+LIKELIHOOD_DATA = ("exposure", "trials", "noise_sd")
+"""Arguments with a number of each row that the likelihood is given."""
+
+ROWS = ("X_new", "Z_new", "groups_new", "obs", "by", *LIKELIHOOD_DATA)
 """Arguments that say which rows are explained."""
 
 
@@ -192,7 +195,7 @@ def _alone(
     options: dict[str, Any],
 ) -> xr.Dataset:
     """Read rows, and answer about them."""
-    known = {name: rows[name] for name in ("exposure", "trials") if name in rows}
+    known = {name: rows[name] for name in LIKELIHOOD_DATA if name in rows}
     read = {name: value for name, value in rows.items() if name not in ("by", *known)}
     where = points_to_explain(model, **read, needs_z=needs_z)
     if "by" in rows:

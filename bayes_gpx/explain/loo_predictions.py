@@ -203,7 +203,8 @@ def loo_predictions(
     first = _averaged(weights, expected)
     if observation.mean_name is None:
         own = (model.specification.of_outputs(theta, training.code) for _, theta in hyper)
-        noise = np.array([observation.variance(0.0, theta) for theta in own])
+        exposure = training.scaled().get("exposure")
+        noise = np.array([observation.variance(0.0, theta, exposure) for theta in own])
         around = spread + noise.reshape((*spread.shape[:2], -1))
         sd = scaling.scale * np.sqrt(_averaged(weights, around + (expected - first) ** 2))
         first = scaling.center + scaling.scale * first

@@ -207,7 +207,7 @@ def _response(
         sds = np.broadcast_to(spec.deviation_sd(theta), training.p)
         Z = training.Z_scaling.apply(training.Z.values)
         latent = latent + (rng.normal(size=Z.shape) * sds * Z).sum(axis=1)
-    exposure = np.ones(training.n) if training.exposure is None else training.exposure
+    exposure = training.scaled().get("exposure", np.ones(training.n))
     return spec.observation.draw(latent[None], theta, rng, exposure)[0] * scale
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from concurrent.futures import Executor
+from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import xarray as xr
@@ -45,6 +46,7 @@ def predictions(
     on: Literal["response", "latent"] = "response",
     exposure: Column | None = None,
     trials: Column | None = None,
+    noise_sd: Column | None = None,
     keep: Literal["draws", "summary"] = "draws",
     seed: int | None = None,
     draws: int = 1000,
@@ -79,6 +81,9 @@ def predictions(
         Exposure of new counts, in the order of X_new; 1 by default. Training rows have their own.
     trials : array (m,), optional
         Trials of new rows for "binomial", as `exposure`.
+    noise_sd : array (m,), optional
+        Noise of new rows for a model with `noise_sd`, as `exposure`. Without it, the result of new
+        rows has f and `response_mean`, but no y.
     keep : {"draws", "summary"}
         "summary" returns moments and intervals, without draws.
     seed : int, optional
@@ -156,18 +161,28 @@ def _answer(
     *,
     exposure: Any = None,
     trials: Any = None,
+    noise_sd: Any = None,
     on: str = "response",
     **options: Any,
 ) -> xr.Dataset:
     """f, and new responses around it where noise is not normal."""
     joint_classes = model.specification.classes is not None and where.by is None
     quantity = questions.value(model, across=joint_classes)
-    exposures = _exposures(model, exposure, trials, where)
-    if model.specification.response.mean_name is None and model.specification.normal:
-        on = "latent"
-    if on == "latent":
-        return evaluate(model, idata, quantity, where, on=on, **options)
-    options["response"] = NewResponses(model, exposures)
+    given = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
+    exposures, itself = _exposures(model, given, where), model.specification.response
+    if on == "latent" or itself.mean_name is None and model.specification.normal:
+        if noise_sd is not None and where.by is not None:
+            raise ValueError(
+                "noise_sd was given with by, but averages are of f. Leave noise_sd out."
+            )
+        if exposures is None:
+            quantity = replace(quantity, noisy=None)
+        elif model.specification.normal and model.specification.exposed:
+            options["noise_sd"] = exposures / model.training.y_scaling.scale
+        found = evaluate(model, idata, quantity, where, on=on, **options)
+        mean_alone = exposures is None and where.by is None
+        return found.assign(response_mean=found["f_mean"]) if mean_alone else found
+    options["response"] = NewResponses(model, cast(np.ndarray, exposures))
     found = evaluate(model, idata, quantity, where, on="latent", **options)
     _warn_of_rates(model, found)
     return found
@@ -176,8 +191,8 @@ def _answer(
 def _warn_of_rates(model: Model, found: xr.Dataset) -> None:
     """Warn of mean rates that come from the upper tail of exp(f), not from the counts."""
     data = model.training
-    observation = model.specification.response
-    if not observation.exposed or observation.exposure_name == "trials" or data.streamed:
+    observation, event = model.specification.observation, model.specification.event
+    if not observation.exposed or observation.exposure_name == "trials" or data.streamed or event:
         return
     name = observation.mean_name
     rate = (found[f"{name}_mean"] / found["exposure"]).values
@@ -195,9 +210,10 @@ def _warn_of_rates(model: Model, found: xr.Dataset) -> None:
     )
 
 
-def _exposures(model: Model, exposure: Any, trials: Any, where: Points) -> np.ndarray:
+def _exposures(model: Model, each: dict[str, Any], where: Points) -> np.ndarray | None:
+    """What the likelihood is given of each row; None for unknown noise of new rows."""
     observation = model.specification.observation
-    given = exposure_of(observation, exposure=exposure, trials=trials)
+    given = exposure_of(observation, **each)
     if not observation.exposed:
         return np.ones(len(where.X))
     name = observation.exposure_name
@@ -206,6 +222,8 @@ def _exposures(model: Model, exposure: Any, trials: Any, where: Points) -> np.nd
             raise ValueError(f"{name} was given without X_new; training samples have their own.")
         training: Any = model.training if where.chunk is None else where.chunk
         return training.exposure[where.rows]
+    if given is None and observation.normal:
+        return None
     values = np.ones(where.passed) if given is None else np.asarray(given, "float64")
     if values.shape != (where.passed,) or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(

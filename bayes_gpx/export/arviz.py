@@ -38,6 +38,7 @@ def sample_posterior_predictive(
     groups_new: Column | None = None,
     exposure: Column | None = None,
     trials: Column | None = None,
+    noise_sd: Column | None = None,
     joint: bool = True,
     cores: int | None = None,
     seed: int | None = None,
@@ -65,6 +66,8 @@ def sample_posterior_predictive(
         Exposure of new counts.
     trials : array (m,), optional
         Trials of new rows for "binomial".
+    noise_sd : array (m,), optional
+        Noise of new rows for a model with `noise_sd`, which needs it.
     joint : bool
         Draw all rows jointly, as PyMC does: one replicated data set for each draw, at most 5000
         rows. Otherwise rows are drawn independently, which is faster.
@@ -101,7 +104,13 @@ def sample_posterior_predictive(
     """
     options: dict[str, Any] = {"joint": joint, "seed": seed, "progressbar": progressbar}
     options |= {"groups_new": groups_new, "exposure": exposure, "trials": trials}
+    options["noise_sd"] = noise_sd
     found = _replicated(model, idata, X_new, Z_new, **options)
+    if "y" not in found:
+        raise ValueError(
+            "The model has noise_sd, but noise_sd of the new rows is missing. Pass noise_sd=, a "
+            "positive number for each row of X_new."
+        )
     return _groups(model, found["y"], observed=X_new is None)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.likelihoods.binomial import Binomial
 from bayes_gpx.likelihoods.classification import Bernoulli, Categorical, Logit, Probit
-from bayes_gpx.likelihoods.continuous import Normal, StudentT
+from bayes_gpx.likelihoods.continuous import KnownNoise as KnownNoise, Normal, StudentT
 from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson
 from bayes_gpx.likelihoods.ordinal import Ordinal
 from bayes_gpx.likelihoods.own import custom as custom
@@ -59,17 +59,22 @@ def named(name: str | Likelihood, link: str | None = None) -> Likelihood:
 
 
 def exposure_of(likelihood: Likelihood, **given: Any) -> Any:
-    """Return the one of `exposure` and `trials` that a likelihood takes, or None.
+    """Return the one of `exposure`, `trials`, `noise_sd` that a likelihood takes, or None.
 
     Raises
     ------
     ValueError
-        If the other is given, or one to a likelihood that takes none, with those that do.
+        If another is given, or one to a likelihood that takes none, with those that do.
     """
     for name, values in given.items():
         if values is not None and not (likelihood.exposed and likelihood.exposure_name == name):
             links = {key: next(iter(each.values())) for key, each in KNOWN.items()}
             able = [k for k, own in links.items() if own.exposed and own.exposure_name == name]
+            if name == "noise_sd":
+                raise ValueError(
+                    "noise_sd was given, but is used only with likelihood='normal' and a model "
+                    "with noise_sd. Leave it out."
+                )
             or_own = ", or one of your own with mean exposure * exp(f)"
             raise ValueError(
                 f"{name} was given, but is used only with likelihood="

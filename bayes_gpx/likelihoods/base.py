@@ -84,7 +84,7 @@ class Likelihood(ABC):
     exposed : bool
         The mean response is multiplied by an exposure, 1 unless one is given; False by default.
     exposure_name : str
-        What the argument for the exposure is called: "exposure" or "trials".
+        What the argument for the exposure is called: "exposure", "trials" or "noise_sd".
     discrete : bool
         y are whole numbers. False by default.
     ordered : bool

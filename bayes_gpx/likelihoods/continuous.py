@@ -1,5 +1,6 @@
 """Real numbers: normal noise, and Student-t noise for outliers."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,14 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Response, ScalarLikelihood, Theta
+from bayes_gpx.likelihoods.base import (
+    DefaultPrior,
+    Exposure,
+    Likelihood,
+    Response,
+    ScalarLikelihood,
+    Theta,
+)
 from bayes_gpx.likelihoods.predictive import Located, Predictive
 from bayes_gpx.numerics.gaussian_expectations import log_student_normal, student_normal_cdf
 from bayes_gpx.numerics.jets import Jet
@@ -52,20 +60,24 @@ class Normal(_Real):
     hyperparameters = {"sigma": SIGMA}
     normal = True
 
+    def sd(self, theta: Theta, exposure: Any = None) -> Any:
+        """Standard deviation of noise: of all rows, or of each."""
+        return theta["sigma"]
+
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Log density of y given f."""
-        return log_normal(y, f, pt.sqr(theta["sigma"]))
+        return log_normal(y, f, pt.sqr(self.sd(theta, exposure)))
 
     def derivatives(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """First three derivatives of `logp` in f."""
-        information = self.fisher(f, theta)
+        information = self.fisher(f, theta, exposure)
         return information * (y - f), -information, pt.zeros_like(f)
 
     def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Expected information about f."""
-        return pt.ones_like(f) / pt.sqr(theta["sigma"])
+        return pt.ones_like(f) / pt.sqr(self.sd(theta, exposure))
 
     def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Probability of at most y given f."""
@@ -75,19 +87,19 @@ class Normal(_Real):
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> Tensor:
         """Log density of y where f ~ N(mean, variance)."""
-        return log_normal(y, mean, variance + pt.sqr(theta["sigma"]))
+        return log_normal(y, mean, variance + pt.sqr(self.sd(theta, exposure)))
 
     def cumulative_predictive(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> Tensor:
         """Probability of at most y where f ~ N(mean, variance)."""
-        return ndtr((y - mean) / pt.sqrt(variance + pt.sqr(theta["sigma"])))
+        return ndtr((y - mean) / pt.sqrt(variance + pt.sqr(self.sd(theta, exposure))))
 
     def variance(
         self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
     ) -> np.ndarray | float:
         """Variance of y given f."""
-        return theta["sigma"] ** 2
+        return self.sd(theta, exposure) ** 2
 
     def draw(
         self,
@@ -97,17 +109,48 @@ class Normal(_Real):
         exposure: ArrayLike | None = None,
     ) -> np.ndarray:
         """Random y given f."""
-        return f + theta["sigma"] * rng.standard_normal(np.shape(f))
+        return f + self.sd(theta, exposure) * rng.standard_normal(np.shape(f))
 
     def dist(
         self, name: str, f: Tensor, theta: Theta, exposure: Exposure = None, **kwargs: Any
     ) -> Tensor:
         """Return y as a variable of the PyMC model at hand."""
-        return pm.Normal(name, mu=f, sigma=theta["sigma"], **kwargs)
+        return pm.Normal(name, mu=f, sigma=self.sd(theta, exposure), **kwargs)
 
     def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
         """Distribution of y where f ~ N(mean, variance), jets: with the variance of the noise."""
         return Predictive((mean,), variance.shifted(theta["sigma"] ** 2))
+
+
+@dataclass(frozen=True)
+class KnownNoise(Normal):
+    """y = f + noise of a known sd at each row, which takes the place of an exposure.
+
+    With `extra`, `sigma` adds a variance: noise ~ N(0, noise_sd^2 + sigma^2).
+    """
+
+    extra: bool = False
+    exposed = True
+    exposure_name = "noise_sd"
+    predictive = Likelihood.predictive
+
+    def __str__(self) -> str:
+        """As results and plots name it."""
+        return "normal"
+
+    @property
+    def hyperparameters(self) -> Mapping[str, DefaultPrior]:  # type: ignore[override]
+        """`sigma` only where it adds a variance."""
+        return {"sigma": SIGMA} if self.extra else {}
+
+    def sd(self, theta: Theta, exposure: Any = None) -> Any:
+        """Standard deviation of noise at each row."""
+        if exposure is None:
+            raise ValueError(
+                "The model has a noise_sd for each training row, but this needs the noise of other "
+                "rows. Ask about f, or use a model without noise_sd."
+            )
+        return (exposure**2 + theta["sigma"] ** 2) ** 0.5 if self.extra else exposure
 
 
 @dataclass(frozen=True)

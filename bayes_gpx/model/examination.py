@@ -87,7 +87,7 @@ def complain(model: Any, idata: xr.DataTree) -> None:
 def _noise(model: Any, idata: xr.DataTree) -> Iterator[str]:
     """Noise of 0, or no larger than the rounding of the response."""
     spec, data = model.specification, model.training
-    if "sigma" not in model.posterior_names:
+    if "sigma" not in model.posterior_names or spec.observation.exposed:
         return
     theta = dict(model.fixed) | dict(medians(model, idata))
     sigma = np.asarray(theta["sigma"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from bayes_gpx.aliases import Column, Priors, Table
 from bayes_gpx.data.reading import read_data
 from bayes_gpx.data.scaling import Scaling
-from bayes_gpx.likelihoods import exposure_of
+from bayes_gpx.likelihoods import KnownNoise, exposure_of
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.model.constraints import Constraint, read_constraints
 from bayes_gpx.model.model import Model
@@ -79,6 +79,10 @@ class GP(Model):
     trials : array (n,) or str, optional
         For "binomial": how many trials y is of; 1 by default. For out-of-core data, the name of a
         column.
+    noise_sd : array (n,) or str, optional
+        For "normal" and one output: the known standard deviation of each row's noise, in units of
+        y. The model then has no `sigma`, unless `priors` has one: noise is N(0, noise_sd^2 +
+        sigma^2). For out-of-core data, the name of a column.
     resolution : float or sequence of floats, optional
         For "normal" and "student_t": the step to which y was rounded, in its units, such as 1 for
         whole numbers; one for each of several outputs. By default it is found from three or more
@@ -183,6 +187,7 @@ class GP(Model):
         scale: bool = True,
         exposure: Column | str | None = None,
         trials: Column | str | None = None,
+        noise_sd: Column | str | None = None,
         resolution: float | Sequence[float] | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
@@ -200,7 +205,9 @@ class GP(Model):
             representation=representation,
             grouped=groups is not None,
         )
-        exposure = exposure_of(specification.observation, exposure=exposure, trials=trials)
+        specification = _with_noise(specification, noise_sd, priors)
+        given = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
+        exposure = exposure_of(specification.observation, **given)
         training = read_data(
             X,
             y,
@@ -239,8 +246,10 @@ class GPX(Model):
         Features that have weights; X itself by default. Each level of a categorical column has its
         own weight. A SciPy sparse matrix, or a pandas frame of sparse columns, stays sparse; see
         Notes. For out-of-core data, names of columns.
-    kernel, ard, likelihood, link, approximation, exposure, trials, resolution, priors, scale, name
+    kernel, ard, likelihood, link, approximation, priors, scale, name
         As in `GP`; `scale` standardizes Z too.
+    exposure, trials, noise_sd, resolution
+        As in `GP`.
     correlation
         As in `GP`, for a table of outputs: the number of weight functions, for each column of Z,
         that the outputs share. Each output has weights, and deviations `eps_w`, of its own.
@@ -316,6 +325,7 @@ class GPX(Model):
         scale: bool = True,
         exposure: Column | str | None = None,
         trials: Column | str | None = None,
+        noise_sd: Column | str | None = None,
         resolution: float | Sequence[float] | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
@@ -336,7 +346,9 @@ class GPX(Model):
             representation=representation,
             grouped=groups is not None,
         )
-        exposure = exposure_of(specification.observation, exposure=exposure, trials=trials)
+        specification = _with_noise(specification, noise_sd, priors)
+        given = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
+        exposure = exposure_of(specification.observation, **given)
         training = read_data(
             X,
             y,
@@ -358,6 +370,15 @@ class GPX(Model):
             specification, constraints=known, outputs=outputs, correlation=correlation
         )
         super().__init__(training, specification, priors=priors, scale=scale, name=name)
+
+
+def _with_noise(
+    specification: Specification, noise_sd: Column | str | None, priors: Priors | None
+) -> Specification:
+    """The specification, with the noise of each row if it is known."""
+    if noise_sd is None or not specification.normal:
+        return specification
+    return replace(specification, likelihood=KnownNoise("sigma" in (priors or {})), link=None)
 
 
 def _refuse_dense(

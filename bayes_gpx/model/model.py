@@ -167,6 +167,11 @@ class Model:
                 f"of is {of!r}, but likelihood={self.specification.likelihood!r} has no order of "
                 "y. Its probabilities are explained without of_event."
             )
+        if observation.exposure_name == "noise_sd":
+            raise ValueError(
+                f"of is {of!r}, but the noise of new rows is unknown in a model with noise_sd. "
+                "Compare draws of y from bx.predictions(..., noise_sd=...) instead."
+            )
         if of == "probability" and not observation.discrete:
             raise ValueError(f"of is {of!r}, but y is no whole number. Pass of='survival'.")
         observation.read(np.array([at]))
@@ -279,7 +284,7 @@ class Model:
         if data.streamed:
             refuse_streamed(spec)
             p = None if data.Z is None else data.p
-            block = symbols_of_rows(data.d, p, exposed=not spec.normal)
+            block = symbols_of_rows(data.d, p, exposed=spec.exposed)
             x, z, y, exposure = (block.get(name) for name in ("X", "Z", "y", "exposure"))
             parts = Constant(PARTS, data)
         elif spec.observation.exposed:
@@ -289,7 +294,7 @@ class Model:
             exposure = pt.constant(scaled["exposure"])
         corners = pt.constant(data.corners) if spec.expanded else None
         process = spec.prior(theta, data.d, called, corners, data.p)
-        by_sums = spec.normal and spec.constraints is None
+        by_sums = not spec.exposed and spec.constraints is None
         if by_sums and (design := fixed_design(process, theta, data)) is not None:
             self.specification = spec = replace(spec, fixed_basis=True)
             self._design = design

@@ -281,7 +281,8 @@ def _around(given: Conditioning, training: TrainingData, f: Tensor, rename: Rena
     scale = cast(float, training.response_scaling.scale)
     theta = given.likelihood.in_units(given.theta, scale)
     options = {"dims": rename(training.responses[0]), "observed": training.y}
-    given.likelihood.dist(rename("y"), f, theta, given.exposure, **options)
+    exposure = None if given.exposure is None else given.exposure * scale  # as in `scaled`
+    given.likelihood.dist(rename("y"), f, theta, exposure, **options)
     return [prior_covariance(given.process, given.X, given.Z)]
 
 

@@ -165,6 +165,7 @@ class Specification:
             (self.calls_kernel, "a kernel by its name, with a known amplitude"),
             (self.hierarchical, "representation='collapsed'"),
             (self.weight_prior == "horseshoe", "weight_prior='shared' or 'per_feature'"),
+            (self.normal and self.exposed, "no noise_sd"),
         ):
             if wrong:
                 raise ValueError(f"{what}. Use {expected}, or fit {cure}.")
@@ -219,6 +220,11 @@ class Specification:
     def normal(self) -> bool:
         """Whether the likelihood is Gaussian, and f integrates out exactly."""
         return self.observation.normal
+
+    @property
+    def exposed(self) -> bool:
+        """Whether the likelihood is given a number of each row: for all but a constant noise."""
+        return not self.normal or self.observation.exposed
 
     @cached_property
     def observation(self) -> Any:  # its users declare the parts of a likelihood that they need

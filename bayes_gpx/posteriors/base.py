@@ -12,6 +12,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import ScalarLikelihood, VectorLikelihood
+from bayes_gpx.likelihoods.continuous import Normal
 from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.base import Process
@@ -57,6 +58,11 @@ class Conditioning:
     parts: Any = None
     # Hyperparameters (q,) of the noise of several outputs; `theta` has those of each row's output.
     noise: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def noise_sd(self) -> Any:
+        """Standard deviation of Gaussian noise: a scalar, or (n,)."""
+        return cast(Normal, self.likelihood).sd(self.theta, self.exposure)
 
     @property
     def outputs(self) -> Tensor:
@@ -111,7 +117,7 @@ class Conditioning:
 def symbols_of_rows(d: int, p: int | None, *, exposed: bool) -> dict[str, Tensor]:
     """X (b, d), y (b,) and, with p features that have weights, Z (b, p) of a block of rows.
 
-    Also `exposure` (b,), which likelihoods other than the normal one are given.
+    Also `exposure` (b,), for all likelihoods but the one with noise of one sd.
     """
     widths = {"X": d, **({} if p is None else {"Z": p})}
     wide = {k: pt.tensor(k, shape=(None, width), dtype="float64") for k, width in widths.items()}

@@ -202,10 +202,11 @@ class Findings:
             raise ValueError("y_new was given without X_new. Pass both, or neither.")
         exposure = self.model.training.exposure
         if exposure is not None and (exposure != 1.0).any():
+            name = self.model.specification.observation.exposure_name
             raise ValueError(
-                "y_new was given for a model with an exposure, but new rows are predicted at an "
-                "exposure of 1. Leave y_new out, and score them with bx.predictions(..., "
-                "exposure=...) and bx.metrics.coverage."
+                f"y_new was given for a model with {name}=, but a report has no {name} of new "
+                f"rows. Leave y_new out, and score them with bx.predictions(..., {name}=...) and "
+                "bx.metrics.coverage."
             )
         labels = self.model.training.labels
         attrs = {} if labels is None else {"labels": [str(label) for label in labels]}

@@ -83,7 +83,7 @@ class ByGroup(ThroughCoefficients, Collapsed):
     def design(self, given: Conditioning, label: TensorLike | None = None) -> LowRankDesign:
         if not given.likelihood.normal:
             return super().design(given)
-        sigma = given.theta["sigma"]
+        sigma = given.noise_sd
         return super().design(given, y=given.y, sigma=sigma)
 
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:

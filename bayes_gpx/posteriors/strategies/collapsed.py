@@ -81,7 +81,7 @@ def _of_class(sites: Sites, c: int) -> Sites:
 
 def noise_of(given: Conditioning) -> Tensor:
     """Variance of normal noise at each row, (n,)."""
-    return pt.sqr(given.theta["sigma"]) * pt.ones(given.y.shape[0])
+    return pt.sqr(given.noise_sd) * pt.ones(given.y.shape[0])
 
 
 def scored(given: Conditioning, evidence: Tensor, mean: Tensor, spread: Tensor) -> LeftOut:

@@ -19,7 +19,7 @@ class Exact(OnRows, Collapsed):
 
     def _covariance(self, given: Conditioning, **added: TensorLike) -> Tensor:
         """Covariance of y."""
-        return noisy_covariance(given.process, given.X, given.theta["sigma"], given.Z, **added)
+        return noisy_covariance(given.process, given.X, given.noise_sd, given.Z, **added)
 
     def signature(self, likelihood: Likelihood) -> str:
         return "(n,n)"
@@ -28,7 +28,7 @@ class Exact(OnRows, Collapsed):
         return normal_logp(y, C)
 
     def condition(self, given: Conditioning) -> Found:
-        sigma, jitter = given.theta["sigma"], given.jitter
+        sigma, jitter = given.noise_sd, given.jitter
         q = exact(given.process, given.X, given.y, sigma, given.Z, jitter=jitter)
         return Found(q.alpha, q.root)
 

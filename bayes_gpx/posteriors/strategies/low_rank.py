@@ -41,7 +41,7 @@ class LowRankNormal(ThroughCoefficients, Collapsed):
         return pt.switch(pt.isnan(bound), -np.inf, bound)
 
     def design(self, given: Conditioning, label: TensorLike | None = None) -> LowRankDesign:
-        sigma = given.theta["sigma"]
+        sigma = given.noise_sd
         return LowRankDesign(
             given.process, given.y, sigma, given.X, given.Z, given.inducing, given.jitter
         )

@@ -92,7 +92,7 @@ class ExactWithConstraints(OnRows, WithConstraints):
 
     def _covariance(self, given: Conditioning, **added: TensorLike) -> Tensor:
         """Covariance of y and of constrained quantities, noise included."""
-        return joint_covariance(given, given.theta["sigma"], **added)
+        return joint_covariance(given, given.noise_sd, **added)
 
     def signature(self, likelihood: Likelihood) -> str:
         return "(m,m),(k),(k)"
