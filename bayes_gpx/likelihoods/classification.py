@@ -276,7 +276,7 @@ class Bernoulli(Labelled, ScalarLikelihood):
 
     def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
         """Probabilities of both labels where f ~ N(mean, variance), jets."""
-        *both, one, two, three, four = _expected(self.link)(mean.value, variance.value)
+        *both, one, two, three, four = expected(self.link)(mean.value, variance.value)
         signed = zip((-1.0, 1.0), both, strict=True)
         return Predictive(
             tuple(
@@ -291,7 +291,7 @@ class Bernoulli(Labelled, ScalarLikelihood):
 
 
 @cache
-def _expected(link: Logit | Probit) -> ThreadedFunction:
+def expected(link: Logit | Probit) -> ThreadedFunction:
     """Function from mean and variance of f to both labels' expected probabilities and `rates`."""
     mean, variance = pt.dvectors("mean", "variance")
     both = [pt.exp(link.log_expected(sign * mean, variance)) for sign in (-1.0, 1.0)]

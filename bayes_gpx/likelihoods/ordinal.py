@@ -17,15 +17,17 @@ from scipy.special import gammaln
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.data.response import read_categories
 from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Response, ScalarLikelihood, Theta
-from bayes_gpx.likelihoods.classification import Logit, Probit
+from bayes_gpx.likelihoods.classification import Logit, Probit, expected
+from bayes_gpx.likelihoods.predictive import Labelled, Predictive
 from bayes_gpx.numerics.gaussian_expectations import nodes
+from bayes_gpx.numerics.jets import Jet, expectation
 
 FAR = 1e10
 """Takes the place of the infinite ends of the first and the last category."""
 
 
 @dataclass(frozen=True)
-class Ordinal(ScalarLikelihood):
+class Ordinal(Labelled, ScalarLikelihood):
     """P(y <= k) = F(cutpoint_k - f), F the inverse of the link; y are `first`, `first` + 1, ...
 
     The mean response is the expected category. A priori, with f = 0, all probabilities of the
@@ -155,6 +157,16 @@ class Ordinal(ScalarLikelihood):
         ones, none = np.ones((*f.shape, 1)), np.zeros((*f.shape, 1))
         return -np.diff(np.concatenate([ones, above, none], axis=-1))
 
+    def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
+        """Probabilities of the categories where f ~ N(mean, variance), jets."""
+        whole = _less(mean, mean).shifted(1.0)
+        above = [whole]
+        for cutpoint in np.asarray(theta["cutpoint"]):
+            _, p, *rates = expected(self.link)(mean.value - cutpoint, variance.value)
+            above.append(expectation(mean, variance, p, rates))
+        above.append(whole.shifted(-1.0))
+        return Predictive(tuple(map(_less, above[:-1], above[1:])))
+
     def draw(
         self,
         f: np.ndarray,
@@ -175,6 +187,12 @@ class Ordinal(ScalarLikelihood):
         if observed is not None:
             kwargs["observed"] = np.asarray(observed, "int64") - self.first
         return pm.Categorical(name, logit_p=log_p, **kwargs)
+
+
+def _less(jet: Jet, other: Jet) -> Jet:
+    """Difference of two jets."""
+    parts: list[Any] = [None if a is None else a - b for a, b in zip(jet, other, strict=True)]
+    return Jet(*parts)
 
 
 def _end(cutpoints: Tensor, code: Tensor) -> Tensor:

@@ -447,7 +447,9 @@ class Findings:
     def curves(self) -> xr.Dataset:
         """Partial dependence on the most relevant columns, over some rows."""
         features = list(self.model.training.X.sources)
-        if len(features) > MOST_CURVES:
+        if len(features) > MOST_CURVES and not self.comparable:
+            features = features[:MOST_CURVES]
+        elif len(features) > MOST_CURVES:
             order = np.argsort(-self.ranked["average_relevance_mean"].values)[:MOST_CURVES]
             features = self.ranked["feature"].values[order].tolist()
         options = {"seed": self.seed, "progressbar": False, "ci_prob": self.prob}
@@ -467,6 +469,12 @@ class Findings:
         few = max(2, MOST_JOINT // self.model.training.d)
         rows = self.some[:: -(-len(self.some) // few)]
         return self._of(slopes, obs=rows, **self.sampled)
+
+    @property
+    def comparable(self) -> bool:
+        """Whether predictive distributions have a divergence, which relevance needs."""
+        observation = self.model.specification.observation
+        return bool(observation.class_shape or observation.comparable)
 
     @cached_property
     def replicates(self) -> int:

@@ -309,7 +309,7 @@ def _check_predictive(own: _Scalar) -> None:
     """What relevance asks: derivatives in x, and information against divergences."""
     of: Any = own.of  # has the `parameters` and the `divergence` of its family
     x, h = np.array([-0.7, 0.3, 1.1]), 1e-4
-    theta = {name: np.float64(value) for name, value in own.theta.items()}
+    theta = {name: np.asarray(value, "float64") for name, value in own.theta.items()}
     at = lambda x: of.predictive(*_jets(x), theta)  # noqa: E731
     here, ahead, behind = at(x), at(x + h), at(x - h)
     require(

@@ -201,3 +201,16 @@ def test_the_command_takes_ratings(tmp_path):
     )
     told = pd.read_csv(told)
     assert {"price", "service"} <= set(told["feature"])
+
+
+def test_relevance_is_of_all_categories(model):
+    """The information about a step along a feature, from probabilities of the categories."""
+    row, h, options = X.iloc[:1] + 0.1, 1e-3, {"keep": "summary", "seed": 1, **QUIET}
+    found = bx.relevance(model, THETA, row, **QUIET)["relevance_mean"].sel(feature="service")
+    each = [model.of_event("probability", k) for k in range(1, 5)]
+    below, here, above = (
+        np.array([bx.predictions(m, THETA, at, **options)["probability_mean"].item() for m in each])
+        for at in (row.assign(service=row["service"] + step) for step in (-h, 0.0, h))
+    )
+    rate = (above - below) / (2 * h)
+    assert_allclose(found.item(), np.sqrt((rate**2 / here).sum()), rtol=1e-4)

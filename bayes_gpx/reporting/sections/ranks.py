@@ -25,6 +25,14 @@ FIRST = 10
 
 
 def _relevance(findings: Findings) -> Iterator[Part]:
+    if not findings.comparable:
+        named = type(findings.model.specification.observation).__name__
+        yield Prose(
+            f"Relevance needs the divergence between two predictive distributions, which {named} "
+            "does not have here. The strongest effects above say which features matter.",
+            "note",
+        )
+        return
     ranked = findings.ranked
     yield Prose(
         "Relevance measures how quickly the predictive distribution, its mean and its spread, "
@@ -109,7 +117,7 @@ def _table(
 
 
 def _interactions(findings: Findings) -> Iterator[Part]:
-    if findings.model.training.sources[0] < 2:
+    if findings.model.training.sources[0] < 2 or not findings.comparable:
         return
     ranked = findings.ranked_pairs
     yield Prose(
