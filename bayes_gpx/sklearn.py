@@ -1,7 +1,8 @@
 """The models as scikit-learn estimators, for pipelines and cross-validation.
 
-Estimators take the arguments of the models, except `name` and, for a GPX, `Z`; `exposure` is passed
-to `fit`. Columns of a categorical type are taken from pandas and polars frames.
+Estimators take the arguments of the models, except `name` and, for a GPX, `Z`. What is known of rows,
+such as `exposure`, is passed to `fit`. Columns of a categorical type are taken from pandas and polars
+frames.
 """
 
 from __future__ import annotations
@@ -159,11 +160,16 @@ class GPRegressor(RegressorMixin, _Estimator):
         self.constraints = constraints
 
     def fit(
-        self, X: Table, y: Column, exposure: Column | None = None, trials: Column | None = None
+        self,
+        X: Table,
+        y: Column,
+        exposure: Column | None = None,
+        trials: Column | None = None,
+        noise_sd: Column | None = None,
     ) -> Self:
-        """Infer the hyperparameters from X (n, d), y (n,) and exposure or trials (n,)."""
+        """Infer the hyperparameters from X (n, d), y (n,) and what is known of rows, (n,)."""
         X, y = self._training(X, y, y_numeric=True)
-        return self._fit(GP, X, y, exposure=exposure, trials=trials)
+        return self._fit(GP, X, y, exposure=exposure, trials=trials, noise_sd=noise_sd)
 
     def predict(
         self, X: Table, return_std: bool = False
@@ -221,11 +227,16 @@ class GPXRegressor(RegressorMixin, _Estimator):
         self.constraints = constraints
 
     def fit(
-        self, X: Table, y: Column, exposure: Column | None = None, trials: Column | None = None
+        self,
+        X: Table,
+        y: Column,
+        exposure: Column | None = None,
+        trials: Column | None = None,
+        noise_sd: Column | None = None,
     ) -> Self:
-        """Infer the hyperparameters from X (n, d), y (n,) and exposure or trials (n,)."""
+        """Infer the hyperparameters from X (n, d), y (n,) and what is known of rows, (n,)."""
         X, y = self._training(X, y, y_numeric=True)
-        return self._fit(GPX, X, y, exposure=exposure, trials=trials)
+        return self._fit(GPX, X, y, exposure=exposure, trials=trials, noise_sd=noise_sd)
 
     def predict(
         self, X: Table, return_std: bool = False

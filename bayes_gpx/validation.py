@@ -173,6 +173,8 @@ SYNONYMS = {
         "t": "student_t",
         "studentt": "student_t",
         "binary": "bernoulli",
+        "ordered_logit": "ordinal",
+        "cumulative": "ordinal",
         "logistic": "bernoulli",
         "multinomial": "categorical",
         "softmax": "categorical",

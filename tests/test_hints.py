@@ -48,7 +48,7 @@ def test_every_synonym_leads_to_a_name_that_there_is(argument):
         ("kernel", "Squared Exponential", "expquad"),
         ("kernel", "Matern52", "matern52"),
         ("likelihood", "gaussian", "normal"),
-        ("likelihood", "binomial", "bernoulli"),
+        ("likelihood", "binary", "bernoulli"),
         ("method", "NUTS", "nuts"),
         ("method", "mcmc", "nuts"),
     ],

@@ -107,7 +107,8 @@ def test_labels_keep_the_type_that_they_came_in(dtype, labels, coded, data):
 
 
 # Estimators integrate the function out, for which both representations are one.
-APART = {"X", "y", "Z", "exposure", "name", "representation"}
+OF_ROWS = {"exposure", "trials", "noise_sd"}
+APART = {"X", "y", "Z", "name", "representation"} | OF_ROWS
 APART |= {"groups", "correlation"}
 OWN = {"method", "fit_options", "random_state"}
 
@@ -126,7 +127,8 @@ def test_an_estimator_takes_what_its_model_takes(estimator, build, decided):
     for name in set(ours) - OWN:
         assert ours[name].default == theirs[name].default
         assert ours[name].annotation == theirs[name].annotation
-    assert ("exposure" in inspect.signature(estimator.fit).parameters) == (not decided)
+    given = OF_ROWS & set(inspect.signature(estimator.fit).parameters)
+    assert given == (set() if decided else OF_ROWS)
 
 
 SETTINGS = {

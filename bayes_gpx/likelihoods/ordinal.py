@@ -36,7 +36,8 @@ class Ordinal(Labelled, ScalarLikelihood):
 
     link: Logit | Probit
     first: int = 0
-    count: int = 0  # as many as the training data have; 0 until they are known
+    count: int = 4
+    known: bool = False  # whether these are the categories of the training data
 
     mean_name = "mean"
     discrete = True
@@ -62,13 +63,13 @@ class Ordinal(Labelled, ScalarLikelihood):
 
     def read(self, y: ArrayLike, labels: ArrayLike | None = None) -> tuple[np.ndarray, None]:
         """Return whole numbers, or codes of an ordered categorical, within known categories."""
-        return read_categories(y, self.first, self.count), None
+        return read_categories(y, self.first, self.count if self.known else 0), None
 
     def settled(self, y: np.ndarray) -> dict[str, Any]:
         """The first category and their number, if they are not known yet."""
-        if self.count:
+        if self.known:
             return {}
-        return {"first": int(y.min()), "count": int(y.max() - y.min()) + 1}
+        return {"first": int(y.min()), "count": int(y.max() - y.min()) + 1, "known": True}
 
     @property
     def _categories(self) -> Tensor:

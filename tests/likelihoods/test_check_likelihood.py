@@ -15,6 +15,7 @@ from bayes_gpx.testing import check_likelihood
 LABELS, COUNTS, REALS = (0.0, 1.0), (0.0, 1.0, 7.0), (0.3, -2.0)
 POSITIVE = (0.2, 1.0, 4.0)
 RESPONSES = {"normal": REALS, "student_t": REALS, "bernoulli": LABELS, "beta": (0.02, 0.5, 0.9)}
+RESPONSES["ordinal"] = (0.0, 1.0, 2.0, 3.0)
 RESPONSES |= dict.fromkeys(("lognormal", "gamma", "weibull", "loglogistic"), POSITIVE)
 THETA = {
     "student_t": {"sigma": 1.3, "nu": 9.0},

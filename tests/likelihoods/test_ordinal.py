@@ -30,12 +30,6 @@ def model():
 
 
 @BOTH
-def test_the_functions_agree_with_each_other(link):
-    likelihood = Ordinal(LINKS[link][0], first=0, count=4)
-    bx.testing.check_likelihood(likelihood, y=[0.0, 1.0, 2.0, 3.0])
-
-
-@BOTH
 def test_narrow_categories_keep_their_digits_in_the_tails(link):
     """Derivatives of mpmath's probabilities, far from the category."""
     mpmath = pytest.importorskip("mpmath")

@@ -59,6 +59,10 @@ class WithSites:
         """Those of the likelihood."""
         return self.likelihood.hyperparameters
 
+    def symbols(self) -> dict[str, Tensor]:
+        """Those of the likelihood."""
+        return self.likelihood.symbols()
+
     @property
     def concave(self) -> bool:
         """As the likelihood is."""
