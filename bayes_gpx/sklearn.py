@@ -1,7 +1,7 @@
 """The models as scikit-learn estimators, for pipelines and cross-validation.
 
-Estimators take the arguments of the models, except `name` and, for a GPX, `Z`. What is known of rows,
-such as `exposure`, is passed to `fit`. Columns of a categorical type are taken from pandas and polars
+Estimators take the arguments of the models, except `name` and, for a GPX, `Z`. `fit` takes what is
+known of rows, such as `exposure`. Columns of a categorical type are taken from pandas and polars
 frames.
 """
 
