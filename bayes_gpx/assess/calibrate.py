@@ -16,6 +16,7 @@ from arviz_stats.base import array_stats
 
 from bayes_gpx.assess.replicates import Replicates
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
+from bayes_gpx.explain.derivatives import numbers_among
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import on_cores
@@ -246,11 +247,13 @@ def _as_tree(
     group = "prior_sbc" if replicates.posterior is None else "posterior_sbc"
     dims: dict[str, tuple[str, ...]] = {"f": ("row",), "y": ("row",)}
     labels: dict[Hashable, np.ndarray] = {"row": model.training.X.index[replicates.rows]}
-    x, z = ("feature", model.training.X.sources), ("z_feature", ())
+    frame = model.training.X
+    x, z = ("feature", frame.sources), ("z_feature", ())
+    columns = "column", frame.columns
     if model.training.Z is not None:
         z = ("z_feature", model.training.Z.columns)
     for name, (dim, names) in {
-        "derivative": ("column", model.training.X.columns),
+        "derivative": ("number", numbers_among(frame, None)) if frame.levels else columns,
         "attribution": x,
         "relevance": x,
         "weight": z,
@@ -258,6 +261,7 @@ def _as_tree(
     }.items():
         dims[name] = ("row", dim)
         labels[dim] = np.asarray(names)
+    labels |= {columns[0]: np.asarray(columns[1]), **model.specification.observation.coords}
     for h in model.specification.hyperparameters:
         if h.dim is not None:
             dims[h.name] = ("column" if h.dim == "feature" else h.dim,)

@@ -201,6 +201,9 @@ class Replicates:
                 model, idata, obs=obs, draws=self.draws, seed=seed, **options, **chosen
             )
             truths[name], found[name] = truth.values[name], _flat(said[name])
+            if name == "derivative":  # which indicators of categories do not have
+                labels = list(self._asked[name].labels)
+                truths[name] = truths[name][:, [labels.index(k) for k in said["feature"].values]]
             if name == "f":
                 truths["y"], found["y"] = truth.values["y"], _flat(said["y"])
         if self.method == "svgp":

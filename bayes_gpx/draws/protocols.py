@@ -24,6 +24,7 @@ class SpecificationLike(Protocol):
     constraints: Constraints | None
     kernel: Any
     approximation: Any
+    event: Any  # what `on="response"` explains in place of the mean, or None
 
     @property
     def normal(self) -> bool:

@@ -404,7 +404,8 @@ def _asked(
     arrays += [array for found in model.posteriors.values() for array in found[:2]]
     answer = piece.args[0]
     name = getattr(answer, "func", answer).__qualname__
-    said = [model.signature, training.y_name, name, len(rows.labels), seed]
+    said = [model.signature, str(model.specification.event)]
+    said += [training.y_name, name, len(rows.labels), seed]
     given = sorted((options | _own(piece)).items())
     return digest(*arrays, *rows.asked, said, pickle.dumps(given))
 

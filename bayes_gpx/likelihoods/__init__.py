@@ -72,8 +72,8 @@ def exposure_of(likelihood: Likelihood, **given: Any) -> Any:
             able = [k for k, own in links.items() if own.exposed and own.exposure_name == name]
             if name == "noise_sd":
                 raise ValueError(
-                    "noise_sd was given, but is used only with likelihood='normal' and a model "
-                    "with noise_sd. Leave it out."
+                    "noise_sd was given, but is used only with likelihood='normal', and for "
+                    "predictions only if the model was built with noise_sd. Leave it out."
                 )
             or_own = ", or one of your own with mean exposure * exp(f)"
             raise ValueError(

@@ -178,9 +178,14 @@ class Likelihood(ABC):
         `bayes_gpx.likelihoods.predictive`.
         """
         raise ValueError(
-            f"{type(self).__name__} has no divergence between two of its predictive distributions, "
-            "which relevance needs. Use bx.importances or bx.attributions."
+            "Relevance needs the divergence between two predictive distributions, which "
+            f"{self.called} does not have. Use bx.importances or bx.attributions."
         )
+
+    @property
+    def called(self) -> str:
+        """What messages call the likelihood."""
+        return type(self).__name__
 
     @property
     def comparable(self) -> bool:

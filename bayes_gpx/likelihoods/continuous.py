@@ -139,6 +139,11 @@ class KnownNoise(Normal):
         return "normal"
 
     @property
+    def called(self) -> str:
+        """What messages call the likelihood."""
+        return "a model with noise_sd"
+
+    @property
     def hyperparameters(self) -> Mapping[str, DefaultPrior]:  # type: ignore[override]
         """`sigma` only where it adds a variance."""
         return {"sigma": SIGMA} if self.extra else {}

@@ -90,11 +90,6 @@ class Derived(ScalarLikelihood):
         """Whether PyMC has the distribution function."""
         return len(_template(self).cumulative) > 0
 
-    @property
-    def called(self) -> str:
-        """What messages call the likelihood."""
-        return type(self).__name__
-
     def read(self, y: ArrayLike, labels: ArrayLike | None = None) -> tuple[np.ndarray, None]:
         """Return y if it is in the support; raise with the first row that is not."""
         return read_within(y, self.support, self.called), None

@@ -37,6 +37,10 @@ class Event:
             raise AttributeError(name)
         return getattr(self.likelihood, name)
 
+    def __str__(self) -> str:
+        """What tells it from other events, in any process."""
+        return f"{self.kind} at {self.at!r}"
+
     @property
     def mean_name(self) -> str:
         """What results call it."""

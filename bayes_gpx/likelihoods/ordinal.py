@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pymc as pm
@@ -11,7 +11,6 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 from pymc.distributions.shape_utils import rv_size_is_none
 from pymc.distributions.transforms import ordered
-from pymc.pytensorf import constant_fold
 from scipy.special import gammaln
 
 from bayes_gpx.aliases import Tensor, TensorLike
@@ -184,10 +183,8 @@ class Ordinal(Labelled, ScalarLikelihood):
     ) -> Tensor:
         """Return y as a variable of the PyMC model at hand."""
         log_p = self.logp(f[:, None], self._categories, theta)
-        observed = kwargs.pop("observed", None)
-        if observed is not None:
-            kwargs["observed"] = np.asarray(observed, "int64") - self.first
-        return pm.Categorical(name, logit_p=log_p, **kwargs)
+        made = pm.Categorical.dist(logit_p=log_p) + self.first
+        return cast(Tensor, pm.modelcontext(None).register_rv(made, name, **kwargs))
 
 
 def _less(jet: Jet, other: Jet) -> Jet:
@@ -240,6 +237,6 @@ def _cutpoints(link: Logit | Probit, count: int, name: str, dims: Any) -> Tensor
         dist=dist,
         signature="(c)->(c)",
         dims=dims,
-        initval=constant_fold([even])[0],
+        support_point=lambda *_: even,
         transform=ordered,
     )

@@ -139,7 +139,8 @@ class Model:
         """Return the model for explanations of a probability of y instead of its mean.
 
         Every explanation function takes the result in place of the model, with the same `idata`.
-        The functions predict and explain on the response scale.
+        The functions predict and explain on the response scale. Explanations are at an exposure of
+        1, and predictions at the exposure of each row.
 
         Parameters
         ----------
@@ -167,11 +168,14 @@ class Model:
                 f"of is {of!r}, but likelihood={self.specification.likelihood!r} has no order of "
                 "y. Its probabilities are explained without of_event."
             )
-        if observation.exposure_name == "noise_sd":
+        if observation.exposure_name != "exposure":
             raise ValueError(
-                f"of is {of!r}, but the noise of new rows is unknown in a model with noise_sd. "
-                "Compare draws of y from bx.predictions(..., noise_sd=...) instead."
+                f"of is {of!r}, but the model has {observation.exposure_name}=, and the "
+                "probability depends on that of each new row. Compare draws of y from "
+                f"bx.predictions(..., {observation.exposure_name}=...) instead."
             )
+        if self.specification.normal:
+            self.training.refuse_outputs("of_event", "Fit one model for each output.")
         if of == "probability" and not observation.discrete:
             raise ValueError(f"of is {of!r}, but y is no whole number. Pass of='survival'.")
         observation.read(np.array([at]))

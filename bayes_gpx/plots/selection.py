@@ -293,8 +293,16 @@ def at_baseline(dataset: xr.Dataset, predictions: xr.Dataset) -> xr.DataArray:
             "observations."
         )
     for exposure in {"exposure", "trials"} & set(predictions.data_vars):
-        if name == "response_mean":
-            found = found / predictions[exposure]
+        if name != "response_mean":
+            continue
+        if {"survival_mean", "probability_mean"} & set(predictions.data_vars):  # of an event
+            if (predictions[exposure] != 1.0).any():
+                raise ValueError(
+                    "predictions are at an exposure other than 1, but explanations of a "
+                    "probability are at 1. Predict the same rows as X_new, without exposure."
+                )
+            continue
+        found = found / predictions[exposure]
     return found - dataset["difference_mean"]
 
 

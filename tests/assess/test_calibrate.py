@@ -171,6 +171,17 @@ def test_weights_and_labels_and_quantities_of_a_user():
     assert found["y"].dims == ("chain", "draw", "row")
 
 
+def test_categories_have_no_slopes_and_cutpoints_have_names():
+    mixed = pd.DataFrame(X, columns=["a", "b"])
+    mixed["kind"] = pd.Categorical(np.resize(["p", "q", "r"], len(X)))
+    model = bx.GP(mixed, 1 + np.arange(len(X)) % 3, likelihood="ordinal", ard=False)
+    found = bx.calibrate(model, runs=1, **FEW)["prior_sbc"].to_dataset()
+    assert found["derivative"].dims[2:] == ("row", "number")
+    assert found["number"].values.tolist() == ["a", "b"]
+    assert found["attribution"]["feature"].values.tolist() == ["a", "b", "kind"]
+    assert found["between"].values.tolist() == ["1|2", "2|3"]
+
+
 @pytest.mark.slow
 def test_truths_from_a_posterior_are_draws_of_it(gp):
     """Means of 150 functions and of what the fit says, within five standard errors."""

@@ -11,6 +11,8 @@ from scipy import integrate, stats
 from scipy.special import gamma
 
 import bayes_gpx as bx
+from bayes_gpx.draws import results
+from known_draws import known, scattered
 
 QUIET = {"progressbar": False}
 rng = np.random.default_rng(sum(map(ord, "events")))
@@ -117,13 +119,13 @@ def test_probabilities_of_counts_and_categories_add_up_to_one():
 
 
 def test_each_draw_has_its_own_shape():
-    model = bx.GP(X, TIMES, likelihood="weibull", ard=False)
-    idata = model.fit("laplace", draws=20, seed=1, **QUIET)
+    model = bx.GP(X, TIMES, likelihood="weibull")
+    idata = known(model, scattered(KERNEL | {"shape": 2.0}, 20))
     asked = model.of_event("survival", AT)
     found = bx.predictions(asked, idata, X.iloc[:2], seed=1, **QUIET)
     shape = idata["posterior"]["shape"].values[:, :, None]
     exact = stats.weibull_min(shape, scale=np.exp(found["f"].values) / gamma(1 + 1 / shape))
-    assert_allclose(found["survival"], exact.sf(AT), rtol=1e-8)
+    assert_allclose(found["survival"], exact.sf(AT), rtol=1e-8, atol=1e-14)
     shares = bx.attributions(asked, idata, X.iloc[:2], seed=1, **QUIET)
     assert_allclose(shares["attribution"].sum("feature"), shares["difference"], atol=1e-6)
     apart = shares["attribution"] - shares["attribution_mean"]
@@ -153,3 +155,47 @@ def test_other_events_are_refused(likelihood, asked, said):
     y = TIMES if likelihood == "weibull" else TIMES.round()
     with pytest.raises(ValueError, match=said):
         bx.GP(X, y, likelihood=likelihood).of_event(*asked)
+
+
+def test_a_store_of_one_event_is_not_continued_by_another(tmp_path, monkeypatch):
+    model, theta = of("weibull")
+    asked = {"path": tmp_path / "store", "draws": 30, "seed": 1, **QUIET}
+    sample = results.Result.sample
+
+    def stopped(self, *arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(results.Result, "sample", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        bx.predictions(model, theta, X.iloc[:3], **asked)
+    monkeypatch.setattr(results.Result, "sample", sample)
+    other = bx.GP(X, TIMES, likelihood="weibull").of_event("survival", 2 * AT)
+    with pytest.raises(ValueError, match="unfinished store of other arguments"):
+        bx.predictions(other, theta, X.iloc[:3], **asked)
+    found = bx.predictions(model, theta, X.iloc[:3], **asked)
+    del asked["path"]
+    alone = bx.predictions(model, theta, X.iloc[:3], **asked)
+    assert_allclose(found["survival"], alone["survival"], rtol=1e-12)
+
+
+def test_base_values_are_at_an_exposure_of_one():
+    known = np.linspace(1.0, 3.0, 40)
+    model = bx.GP(X, TIMES, likelihood="weibull", exposure=known).of_event("survival", AT)
+    theta, rows = KERNEL | {"shape": 2.0}, X.iloc[:2]
+    found = bx.attributions(model, theta, rows, seed=1, **QUIET)
+    at_one = bx.predictions(model, theta, rows, seed=1, **QUIET)
+    base = bx.to_shap(found, predictions=at_one).base_values
+    assert_allclose(base, at_one["survival_mean"] - found["difference_mean"], rtol=1e-9)
+    elsewhere = bx.predictions(model, theta, rows, exposure=[2.0, 3.0], seed=1, **QUIET)
+    with pytest.raises(ValueError, match="at an exposure other than 1"):
+        bx.to_shap(found, predictions=elsewhere)
+
+
+def test_events_of_rows_with_numbers_of_their_own_are_refused():
+    with pytest.raises(ValueError, match=r"has trials=.* depends on that of each new row"):
+        bx.GP(X, np.ones(40), likelihood="binomial", trials=np.full(40, 3)).of_event("survival", 1)
+    with pytest.raises(ValueError, match=r"has noise_sd="):
+        bx.GP(X, TIMES, noise_sd=np.full(40, 3.0)).of_event("survival", 1)
+    both = bx.GP(X, pd.DataFrame({"time": TIMES, "other": TIMES[::-1]}))
+    with pytest.raises(ValueError, match="Fit one model for each output"):
+        both.of_output("time").of_event("survival", AT)

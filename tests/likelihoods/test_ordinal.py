@@ -208,3 +208,24 @@ def test_relevance_is_of_all_categories(model):
     )
     rate = (above - below) / (2 * h)
     assert_allclose(found.item(), np.sqrt((rate**2 / here).sum()), rtol=1e-4)
+
+
+def test_the_pymc_model_has_the_same_categories(model):
+    """Draws of the prior, and a fit of sampled latent values, which is that of this model."""
+    prior = pm.sample_prior_predictive(20, model=model.pymc, random_seed=1)
+    assert set(np.unique(prior["prior_predictive"]["y"])) == {1, 2, 3, 4}
+    assert_allclose(prior["observed_data"]["y"], STARS)
+    point = model.pymc.copy().initial_point()  # which PyMC refuses for initial values of ours
+    log_p = model.pymc.compile_logp(model.pymc["y"])(point)
+    even = stats.logistic.ppf([0.25, 0.5, 0.75])
+    made = np.diff(np.concatenate([[0.0], expit(even), [1.0]]))  # f is 0 there
+    assert_allclose(log_p, np.log(made[STARS - 1]).sum(), rtol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Not converged")
+def test_sampled_latent_values_are_explained(model):
+    options = {"latent": "sample", "draws": 30, "tune": 50, "chains": 2, "seed": 1}
+    idata = model.fit("nuts", **options, **QUIET)
+    found = bx.attributions(model, idata, obs=[0, 1], seed=1, **QUIET)
+    assert_allclose(found["attribution"].sum("feature"), found["difference"], atol=1e-6)

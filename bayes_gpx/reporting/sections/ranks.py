@@ -26,10 +26,9 @@ FIRST = 10
 
 def _relevance(findings: Findings) -> Iterator[Part]:
     if not findings.comparable:
-        named = type(findings.model.specification.observation).__name__
         yield Prose(
-            f"Relevance needs the divergence between two predictive distributions, which {named} "
-            "does not have here. The strongest effects above say which features matter.",
+            "Relevance is missing: it needs the divergence between two predictive distributions, "
+            "which this likelihood does not have. See the strongest effects above instead.",
             "note",
         )
         return
