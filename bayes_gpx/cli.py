@@ -146,11 +146,11 @@ def demo(out: str, seed: int) -> None:
 )  # fmt: skip
 @click.option(
     "--exposure", metavar="COLUMN",
-    help="Column of what each count or amount is proportional to, such as a time of observation.",
+    help="Column with the exposure of each count or amount, such as the time of observation.",
 )  # fmt: skip
 @click.option(
     "--trials", metavar="COLUMN",
-    help="Column that says of how many trials the target is, for --likelihood binomial.",
+    help="Column with the number of trials of each row, for --likelihood binomial.",
 )  # fmt: skip
 @click.option(
     "--noise-sd", metavar="COLUMN",

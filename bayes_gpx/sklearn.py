@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import narwhals as nw
 import numpy as np
@@ -108,7 +108,31 @@ class _Estimator(BaseEstimator):
         return verb(self.model_, self.idata_, X, **{"progressbar": False, **options})
 
 
-class GPRegressor(RegressorMixin, _Estimator):
+class _Regressor(RegressorMixin, _Estimator):
+    """Regression by one of the models."""
+
+    _model: ClassVar[type[GP | GPX]]
+
+    def fit(
+        self,
+        X: Table,
+        y: Column,
+        exposure: Column | None = None,
+        trials: Column | None = None,
+        noise_sd: Column | None = None,
+    ) -> Self:
+        """Infer the hyperparameters from X (n, d), y (n,) and what is known of rows, (n,)."""
+        X, y = self._training(X, y, y_numeric=True)
+        return self._fit(self._model, X, y, exposure=exposure, trials=trials, noise_sd=noise_sd)
+
+    def predict(
+        self, X: Table, return_std: bool = False
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Mean response (m,); with `return_std` also the sd of a new response, or of its rate."""
+        return _mean_and_sd(self, X, return_std)
+
+
+class GPRegressor(_Regressor):
     """Gaussian process regression as a scikit-learn estimator.
 
     Parameters
@@ -130,6 +154,8 @@ class GPRegressor(RegressorMixin, _Estimator):
     idata_ : xarray.DataTree
         The fit. Pass both to the explanation functions and plots.
     """
+
+    _model = GP
 
     def __init__(
         self,
@@ -159,26 +185,8 @@ class GPRegressor(RegressorMixin, _Estimator):
         self.random_state = random_state
         self.constraints = constraints
 
-    def fit(
-        self,
-        X: Table,
-        y: Column,
-        exposure: Column | None = None,
-        trials: Column | None = None,
-        noise_sd: Column | None = None,
-    ) -> Self:
-        """Infer the hyperparameters from X (n, d), y (n,) and what is known of rows, (n,)."""
-        X, y = self._training(X, y, y_numeric=True)
-        return self._fit(GP, X, y, exposure=exposure, trials=trials, noise_sd=noise_sd)
 
-    def predict(
-        self, X: Table, return_std: bool = False
-    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Mean response (m,); with `return_std` also the sd of a new response, or of its rate."""
-        return _mean_and_sd(self, X, return_std)
-
-
-class GPXRegressor(RegressorMixin, _Estimator):
+class GPXRegressor(_Regressor):
     """Regression with Gaussian process weights as a scikit-learn estimator.
 
     Parameters
@@ -193,6 +201,8 @@ class GPXRegressor(RegressorMixin, _Estimator):
     model_ : bayes_gpx.GPX
     idata_ : xarray.DataTree
     """
+
+    _model = GPX
 
     def __init__(
         self,
@@ -225,24 +235,6 @@ class GPXRegressor(RegressorMixin, _Estimator):
         self.fit_options = fit_options
         self.random_state = random_state
         self.constraints = constraints
-
-    def fit(
-        self,
-        X: Table,
-        y: Column,
-        exposure: Column | None = None,
-        trials: Column | None = None,
-        noise_sd: Column | None = None,
-    ) -> Self:
-        """Infer the hyperparameters from X (n, d), y (n,) and what is known of rows, (n,)."""
-        X, y = self._training(X, y, y_numeric=True)
-        return self._fit(GPX, X, y, exposure=exposure, trials=trials, noise_sd=noise_sd)
-
-    def predict(
-        self, X: Table, return_std: bool = False
-    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Mean response (m,); with `return_std` also the sd of a new response, or of its rate."""
-        return _mean_and_sd(self, X, return_std)
 
 
 class GPClassifier(ClassifierMixin, _Estimator):

@@ -355,7 +355,7 @@ def mean_response(
 
 
 def unscaled(model: ModelLike, f: np.ndarray) -> np.ndarray:
-    """F as the likelihood has it, from f in user units."""
+    """Values of f on the likelihood's scale, from those in user units."""
     scaling = model.training.y_scaling
     return (f - scaling.center) / scaling.scale if model.training.scales_y else f
 

@@ -100,6 +100,7 @@ def predictions(
         `smooth`, with moments (GPX)            [chain, draw,] obs       y
         `probability`, with moments (classes)   [chain, draw,] obs       probability
         `rate`, with moments (counts)           [chain, draw,] obs       y
+        `mean`, with moments (amounts, ratings) [chain, draw,] obs       y
         `response_mean`, `response_sd`          obs                      y or probability
         `value`                                 obs, feature             x
         ======================================  =======================  ====================
@@ -112,8 +113,10 @@ def predictions(
         deviation z' eps_w. Draws of `smooth` and f are joint. With several classes there is no
         `smooth`.
 
-        `probability` and `rate` replace `y_mean` and `y_sd`. Their mean is exact for the normal
-        approximation of f, and their sd is the sd of the draws. f is then on the link scale.
+        `probability`, `rate` and `mean` replace `y_mean` and `y_sd`. Their mean is exact for the
+        normal approximation of f, and their sd is the sd of the draws. f is then on the link scale.
+        Ordered categories, and events of `GP.of_event`, have no intervals of the response.
+
         Classes are coded 0, 1, ... in `y`, and the attribute `labels` names them. With more than
         two classes, f and `probability` have a last dim `class`, draws are joint over classes, and
         the mean is computed by quasi-random points.

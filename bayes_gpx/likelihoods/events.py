@@ -38,7 +38,7 @@ class Event:
         return getattr(self.likelihood, name)
 
     def __str__(self) -> str:
-        """What tells it from other events, in any process."""
+        """The event in words that are the same in every process."""
         return f"{self.kind} at {self.at!r}"
 
     @property

@@ -147,15 +147,13 @@ class Ordinal(Labelled, ScalarLikelihood):
         self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
     ) -> np.ndarray | float:
         """Variance of y given f."""
-        p = self._probabilities(np.asarray(f), theta)
-        codes = np.arange(self.count)
-        return p @ codes**2 - (p @ codes) ** 2
+        # The square of a code k is the sum of the first k odd numbers.
+        above = self._above(f, theta)
+        return above @ (2.0 * np.arange(self.count - 1) + 1.0) - above.sum(axis=-1) ** 2
 
-    def _probabilities(self, f: np.ndarray, theta: Theta) -> np.ndarray:
-        """Probabilities of the categories, in NumPy, (..., K)."""
-        above = self.link.probability(f[..., None] - np.asarray(theta["cutpoint"]))
-        ones, none = np.ones((*f.shape, 1)), np.zeros((*f.shape, 1))
-        return -np.diff(np.concatenate([ones, above, none], axis=-1))
+    def _above(self, f: ArrayLike, theta: Theta) -> np.ndarray:
+        """Probabilities of being above each cutpoint, in NumPy, (..., K - 1)."""
+        return self.link.probability(np.asarray(f)[..., None] - np.asarray(theta["cutpoint"]))
 
     def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
         """Probabilities of the categories where f ~ N(mean, variance), jets."""
@@ -175,7 +173,7 @@ class Ordinal(Labelled, ScalarLikelihood):
         exposure: ArrayLike | None = None,
     ) -> np.ndarray:
         """Random y given f."""
-        above = self.link.probability(np.asarray(f)[..., None] - np.asarray(theta["cutpoint"]))
+        above = self._above(f, theta)
         return self.first + (rng.random((*np.shape(f), 1)) < above).sum(axis=-1).astype("float64")
 
     def dist(

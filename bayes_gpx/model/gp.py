@@ -77,8 +77,8 @@ class GP(Model):
         For counts: a factor of the rate, such as the time of observation. For out-of-core data, the
         name of a column.
     trials : array (n,) or str, optional
-        For "binomial": how many trials y is of; 1 by default. For out-of-core data, the name of a
-        column.
+        For "binomial": the number of trials of each row; 1 by default. For out-of-core data, the
+        name of a column.
     noise_sd : array (n,) or str, optional
         For "normal" and one output: the known standard deviation of each row's noise, in units of
         y. The model then has no `sigma`, unless `priors` has one: noise is N(0, noise_sd^2 +
