@@ -120,6 +120,7 @@ FLAGS = {
     r"\bapproximation=bx\.Inducing\(m\)": "--approximation inducing:M",
     r"\bapproximation=bx\.HSGP\(m\)": "--approximation hsgp:M",
     r"\bbx\.HSGP for\b": "--approximation hsgp:M for",
+    r"\bPass trials=": "Pass --trials COLUMN",
     r"Pass rows as X_new\. .*": "Give a file of rows as NEW.",
     r"Pass rows to be explained as X_new, or .*": "Give a file of rows as NEW, or fit again.",
 }

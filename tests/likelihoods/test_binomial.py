@@ -91,7 +91,7 @@ def test_only_this_likelihood_takes_trials():
         bx.GP(X, Y, likelihood="binomial", exposure=TRIALS)
 
 
-def test_the_command_takes_trials(tmp_path):
+def test_the_command_takes_trials(tmp_path, capsys):
     table = X.assign(cured=Y, treated=TRIALS)
     table.to_csv(tmp_path / "data.csv", index=False)
     words = ["fit", f"{tmp_path}/data.csv", "--target", "cured", "--model", "gp", "--method", "map"]
@@ -100,3 +100,7 @@ def test_the_command_takes_trials(tmp_path):
     model, _ = bx.load(f"{tmp_path}/run/fit.nc")
     assert list(model.training.X.sources) == ["dose", "age"]
     assert_allclose(model.training.exposure, TRIALS)
+    without = [word for word in words if word not in ("--trials", "treated")]
+    with pytest.raises(SystemExit):
+        main([*without, "--exclude", "treated", "--force", "--quiet"])
+    assert "Pass --trials COLUMN" in capsys.readouterr().err
