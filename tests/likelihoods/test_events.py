@@ -12,6 +12,7 @@ from scipy.special import gamma
 
 import bayes_gpx as bx
 from bayes_gpx.draws import results
+from bayes_gpx.plots.selection import at_baseline
 from known_draws import known, scattered
 
 QUIET = {"progressbar": False}
@@ -184,11 +185,11 @@ def test_base_values_are_at_an_exposure_of_one():
     theta, rows = KERNEL | {"shape": 2.0}, X.iloc[:2]
     found = bx.attributions(model, theta, rows, seed=1, **QUIET)
     at_one = bx.predictions(model, theta, rows, seed=1, **QUIET)
-    base = bx.to_shap(found, predictions=at_one).base_values
+    base = at_baseline(found, at_one)
     assert_allclose(base, at_one["survival_mean"] - found["difference_mean"], rtol=1e-9)
     elsewhere = bx.predictions(model, theta, rows, exposure=[2.0, 3.0], seed=1, **QUIET)
     with pytest.raises(ValueError, match="at an exposure other than 1"):
-        bx.to_shap(found, predictions=elsewhere)
+        at_baseline(found, elsewhere)
 
 
 def test_events_of_rows_with_numbers_of_their_own_are_refused():

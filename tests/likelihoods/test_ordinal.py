@@ -1,5 +1,6 @@
 """Ordered categories, against statsmodels, two classes, and the density of shares."""
 
+import mpmath
 import numpy as np
 import pandas as pd
 import pymc as pm
@@ -32,7 +33,6 @@ def model():
 @BOTH
 def test_narrow_categories_keep_their_digits_in_the_tails(link):
     """Derivatives of mpmath's probabilities, far from the category."""
-    mpmath = pytest.importorskip("mpmath")
     cdf = mpmath.ncdf if link == "probit" else (lambda z: 1 / (1 + mpmath.exp(-z)))
     likelihood, cut = Ordinal(LINKS[link][0], first=0, count=3), [-0.01, 0.02]
     f = np.array([-9.0, -3.0, 0.1, 4.0, 9.0])

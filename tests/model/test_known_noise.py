@@ -242,7 +242,7 @@ def test_what_has_no_known_noise_is_refused():
     with pytest.raises(ValueError, match="noise_sd"):
         bx.GP(X, pd.DataFrame({"u": Y, "v": Y[::-1].to_numpy()}), noise_sd=SD)
     model = bx.GP(X, Y, noise_sd=SD)
-    with pytest.raises(ValueError, match="relevance needs"):
+    with pytest.raises(ValueError, match="Relevance needs"):
         bx.relevance(model, KERNEL, **QUIET)
     with pytest.raises(ValueError, match="noise_sd has shape"):
         bx.predictions(model, KERNEL, X_NEW, noise_sd=[1.0], **QUIET)
