@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
 from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson
-from bayes_gpx.likelihoods.derived import FARTHEST, Derived
+from bayes_gpx.likelihoods.derived import CLEAR, FARTHEST, Derived
 from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
 
 INFLATION = DefaultPrior(lambda name: pm.Beta(name, alpha=1.0, beta=3.0))
@@ -50,6 +50,21 @@ class _ZeroInflated(LogLink, Derived):
         zeros = pt.exp(log_zeros)
         positive = share * pt.sqr(ratio) * rate * (1.0 / ratio - rate * zeros)
         return positive + pt.sqr(share * zeros * rate * ratio) / (1.0 - share + share * zeros)
+
+    def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Curvature for Newton's steps: observed where that is clearly positive.
+
+        Elsewhere it is the curvature of the other counts, times the probability that y is one of
+        them: the least that no step overshoots, as in EM. The expected information of a zero among
+        large rates is so much larger that steps would hardly move.
+        """
+        near, inflation = pt.clip(f, -FARTHEST, FARTHEST), theta["inflation"]
+        at = near - pt.log1p(-inflation), y, theta, exposure
+        other = pt.log1p(-inflation) + self.uninflated.logp(*at)
+        share = pt.exp(other - self.logp(near, y, theta, exposure))
+        least = -share * self.uninflated.derivatives(*at)[1]
+        observed = -self.derivatives(f, y, theta, exposure)[1]
+        return pt.switch(observed > CLEAR * least, observed, least)
 
     def variance(
         self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None

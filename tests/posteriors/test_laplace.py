@@ -40,6 +40,13 @@ CASES = {
         F + 0.2 * RNG.standard_t(3, size=N),
         {"sigma": 0.3, "nu": 4.0},
     ),
+    # Their information, which is not the observed one, changes with f.
+    "zero_inflated_poisson": (
+        named("zero_inflated_poisson"),
+        RNG.poisson(EXPOSURE * np.exp(F)) * (RNG.random(N) < 0.7) * 1.0,
+        {"inflation": 0.3},
+    ),
+    "beta": (named("beta"), 1.0 / (1.0 + np.exp(RNG.logistic(size=N) - F)), {"precision": 3.0}),
 }
 
 
@@ -65,6 +72,7 @@ def test_gradients_are_differences_of_the_evidence(name):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Numba will use object mode:UserWarning")  # trigamma functions
 @pytest.mark.parametrize("name", CASES)
 def test_machine_code_finds_the_same(name):
     """Also where observations say next to nothing, and where there is no mode."""

@@ -112,18 +112,20 @@ class Search:
 def local_graph(likelihood: ScalarLikelihood) -> tuple[list[Tensor], list[Tensor]]:
     """Inputs f, y, exposure and hyperparameters, and outputs of what `climb` and `at_mode` ask.
 
-    The log density of all observations; slopes, information and third derivatives in f, and what
-    Newton steps take for the information.
+    The log density of all observations; slopes, information and minus its derivatives in f; what
+    Newton steps take for the information; and the observed information, which says how the mode
+    moves.
     """
     f, y, exposure = pt.dvector("f"), pt.dvector("y"), pt.dvector("exposure")
     theta = likelihood.symbols()
     logp = likelihood.logp(f, y, theta, exposure)
     slope, curvature, third = likelihood.derivatives(f, y, theta, exposure)
-    steps = -curvature
+    W, steps, observed = -curvature, -curvature, -curvature
     if not likelihood.concave:
-        curvature, third = -likelihood.fisher(f, theta, exposure), pt.zeros_like(f)
-        steps = likelihood.steps(f, y, theta, exposure)
-    return [f, y, exposure, *theta.values()], [logp.sum(), slope, -curvature, third, steps]
+        W, steps = likelihood.fisher(f, theta, exposure), likelihood.steps(f, y, theta, exposure)
+        third = -pt.grad(W.sum(), f, disconnected_inputs="ignore")
+    outputs = [logp.sum(), slope, W, third, steps, observed]
+    return [f, y, exposure, *theta.values()], outputs
 
 
 def climb(
@@ -138,11 +140,11 @@ def climb(
     """
     n = len(K)
     f, alpha = np.zeros(n), np.zeros(n)
-    logp, slope, _, _, W = local(f, *rest)
+    logp, slope, _, _, W, _ = local(f, *rest)
     height = logp.item()
     if np.any(begun != 0.0):
         tried = K @ begun
-        logp, slope_there, _, _, W_there = local(tried, *rest)
+        logp, slope_there, _, _, W_there, _ = local(tried, *rest)
         higher = logp.item() - 0.5 * (begun @ tried)
         if higher > height:
             f, alpha, height, slope, W = tried, begun, higher, slope_there, W_there
@@ -161,7 +163,7 @@ def climb(
         along, share = K @ way, 1.0
         for _ in range(HALVINGS):
             alpha_there, f_there = alpha + share * way, f + share * along
-            logp, slope_there, _, _, W_there = local(f_there, *rest)
+            logp, slope_there, _, _, W_there, _ = local(f_there, *rest)
             higher = logp.item() - 0.5 * (alpha_there @ f_there)
             if higher >= height - 1e-12 * (1.0 + abs(height)):
                 break
@@ -179,11 +181,16 @@ def climb(
 
 
 def at_mode(
-    local: Callable, K: np.ndarray, rest: Sequence[np.ndarray], f: np.ndarray, alpha: np.ndarray
+    local: Callable,
+    K: np.ndarray,
+    rest: Sequence[np.ndarray],
+    f: np.ndarray,
+    alpha: np.ndarray,
+    concave: bool,
 ) -> tuple[np.ndarray, ...]:
     """What `LaplaceEvidence` returns, at the mode f (n,), with alpha = K^-1 f (n,), K (n, n)."""
     n = len(K)
-    logp, slope, W, third, _ = local(f, *rest)
+    logp, slope, W, third, _, observed = local(f, *rest)
     W = np.maximum(W, FLAT)
     root_W = np.sqrt(W)
     there, upper = factor(K, root_W)
@@ -200,6 +207,11 @@ def at_mode(
     R *= root_W.reshape((n, 1))
     pull = 0.5 * variance * third
     moved = pull - R @ (K @ pull)
+    if not concave and np.any(pull != 0.0):
+        # The mode moves by the observed information, which W is not.
+        bent = K * observed.reshape((n, 1))
+        bent.ravel()[:: n + 1] += 1.0
+        moved = np.linalg.solve(bent, pull)
     u = 0.25 * alpha + 0.5 * moved
     R *= -0.5
     R += u * alpha.reshape((n, 1))
@@ -295,7 +307,7 @@ class LaplaceEvidence(FindsMode):
         if mode is None:
             return nothing(len(K))
         with np.errstate(all="ignore"):
-            return at_mode(self._search.local, K, rest, *mode)
+            return at_mode(self._search.local, K, rest, *mode, self.likelihood.concave)
 
     def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         self.refuse_others(cotangents)

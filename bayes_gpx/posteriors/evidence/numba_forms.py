@@ -152,7 +152,7 @@ def _laplace_evidence(op: Any, node: Apply, **kwargs: Any) -> Form:
     ) -> Any:
         K, rest = np.ascontiguousarray(K), (y, exposure, *own)
         arrived, f, alpha = climb(local, K, rest, np.zeros(len(K)), concave)
-        return at_mode(local, K, rest, f, alpha) if arrived else nothing(len(K))
+        return at_mode(local, K, rest, f, alpha, concave) if arrived else nothing(len(K))
 
     return laplace_evidence, None if own is None else _key("laplace", own, concave)
 
