@@ -157,6 +157,16 @@ def demo(out: str, seed: int) -> None:
     help="Column with the known standard deviation of each row's noise, in units of the target.",
 )  # fmt: skip
 @click.option(
+    "--weights", metavar="COLUMN",
+    help="Column with the weight of each row; a row of weight 2 counts as two. The weights of a "
+    "gpx are then smooth functions of the features.",
+)  # fmt: skip
+@click.option(
+    "--censoring", metavar="COLUMN",
+    help="Column that says what the target is: none (the value), left (at most that) or right "
+    "(more than that).",
+)  # fmt: skip
+@click.option(
     "--categorical", multiple=True, metavar="A B ...",
     help="Columns whose values are categories and not quantities.",
 )  # fmt: skip
@@ -227,6 +237,8 @@ def fit(
     exposure: str | None,
     trials: str | None,
     noise_sd: str | None,
+    weights: str | None,
+    censoring: str | None,
     categorical: Sequence[str],
     model: str,
     method: str,
@@ -274,6 +286,7 @@ def fit(
         raise click.UsageError("--inducing and --approximation were both given. Pass one of them.")
     approximation = approximation if inducing is None else Inducing(inducing)
     named_columns = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
+    named_columns |= {"weights": weights, "censoring": censoring}
     beside = {name: column for name, column in named_columns.items() if column is not None}
     chosen = Chosen(features, categorical, exclude, id, groups, beside)
     roles = Roles()
@@ -290,6 +303,8 @@ def fit(
         )
         X, y, names = rows.X, rows.y, [str(name) for name in rows.X]
         options = {"groups": rows.groups, **rows.known}
+        if model == "gpx" and weights is not None:
+            options["priors"] = {"sigma_w": 0.0}
         attrs |= roles.imputed(rows, data)
     fitted = {"gp": GP, "gpx": GPX}[model](
         X,

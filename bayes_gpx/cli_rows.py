@@ -81,7 +81,7 @@ class Read:
     groups: pd.Series | None = None
     ids: pd.Series | None = None
     gaps: pd.DataFrame | None = None  # which features were missing, where a fit fills them in
-    known: Mapping[str, pd.Series] = field(default_factory=dict)  # exposure, trials or noise_sd
+    known: Mapping[str, pd.Series] = field(default_factory=dict)  # exposure, weights, ...
 
     def beside(self) -> Beside:
         """What tables show beside each row."""
@@ -215,7 +215,8 @@ def rows_to_fit(
         wanted.append(Wanted(chosen.id, "id", fitted=True))
     if chosen.groups is not None:
         wanted.append(Wanted(chosen.groups, "group", fitted=True))
-    wanted += [Wanted(column, "numbers", fitted=True) for column in chosen.beside.values()]
+    for role, column in chosen.beside.items():
+        wanted.append(Wanted(column, "labels" if role == "censoring" else "numbers", fitted=True))
     table, dropped = columns_of(sheet, wanted, str(data), drop_missing=drop_missing)
     if dropped is not None:
         say(dropped)

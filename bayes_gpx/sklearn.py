@@ -185,6 +185,32 @@ class GPRegressor(_Regressor):
         self.random_state = random_state
         self.constraints = constraints
 
+    def fit(
+        self,
+        X: Table,
+        y: Column,
+        sample_weight: Column | None = None,
+        exposure: Column | None = None,
+        trials: Column | None = None,
+        noise_sd: Column | None = None,
+    ) -> Self:
+        """Infer the hyperparameters from X (n, d), y (n,) and what is known of rows, (n,).
+
+        `sample_weight` are the `weights` of `bayes_gpx.GP`; rows of weight 0 are left out.
+        """
+        if sample_weight is None:
+            return super().fit(X, y, exposure, trials, noise_sd)
+        read, response = self._training(X, y, y_numeric=True)
+        known = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
+        weights = np.asarray(sample_weight, "float64")
+        rows = {name: np.asarray(v) for name, v in known.items() if v is not None}
+        rows["weights"] = weights
+        kept = np.flatnonzero(weights)
+        if len(kept) < len(weights):
+            read = read.iloc[kept] if hasattr(read, "iloc") else read[kept]
+            response, rows = response[kept], {name: v[kept] for name, v in rows.items()}
+        return self._fit(GP, read, response, **rows)
+
 
 class GPXRegressor(_Regressor):
     """Regression with Gaussian process weights as a scikit-learn estimator.

@@ -108,7 +108,7 @@ def test_labels_keep_the_type_that_they_came_in(dtype, labels, coded, data):
 
 # Estimators integrate the function out, for which both representations are one.
 OF_ROWS = {"exposure", "trials", "noise_sd"}
-APART = {"X", "y", "Z", "name", "representation"} | OF_ROWS
+APART = {"X", "y", "Z", "name", "representation", "weights", "censoring"} | OF_ROWS
 APART |= {"groups", "correlation"}
 OWN = {"method", "fit_options", "random_state"}
 
@@ -252,3 +252,16 @@ CHECKS = [
 @pytest.mark.parametrize(("estimator", "check"), CHECKS)
 def test_the_contract_of_scikit_learn(estimator, check):
     check(estimator)
+
+
+def test_sample_weights_are_weights_of_the_model(data):
+    X, y, _ = data
+    weights = np.arange(len(y)) % 3.0
+    known = {"random_state": 0, "scale": False}
+    found = bx.sklearn.GPRegressor(**known).fit(X, y, sample_weight=weights)
+    kept = weights > 0
+    model = bx.GP(X[kept], y[kept], weights=weights[kept], scale=False)
+    seed = int(np.random.RandomState(0).randint(2**31 - 1))
+    idata = model.fit("map", seed=seed, progressbar=False)
+    expected = bx.predictions(model, idata, X[:5], keep="summary", progressbar=False)
+    assert_allclose(found.predict(X[:5]), expected["y_mean"], rtol=1e-6)

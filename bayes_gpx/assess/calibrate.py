@@ -142,6 +142,12 @@ def calibrate(
     refuse_swapped(model, None)
     model.training.refuse_outputs("calibrate", "Fit a model of one column of y.")
     model.training.refuse_sparse("calibrate")
+    model.training.refuse_censored("calibrate")
+    if model.specification.weighted:
+        raise ValueError(
+            "calibrate draws responses, and no distribution of y has weights of rows. Build the "
+            "model without weights."
+        )
     known_executor(executor)
     count("runs", runs)
     count("draws", draws)

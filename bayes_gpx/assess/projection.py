@@ -73,7 +73,7 @@ def predictive(
     if observation.class_shape:
         spread = spread @ np.swapaxes(spread, -1, -2)
     elif observation.exposed:
-        mean = mean + np.log(model.training.scaled()["exposure"])
+        mean = mean + np.log(model.training.scaled_exposure)
     return observation.predictive(Jet(mean), Jet(spread), theta)
 
 

@@ -141,7 +141,7 @@ class Replicates:
                 f = _drawn(mean[: training.n], cov[: training.n, : training.n], shape, rng)
             part = _given(f, mean, cov, rng)
             values[name] = _in_units(part.reshape((len(self.rows), asked.width, *columns)), asked)
-        observation, exposure = model.specification.observation, training.scaled().get("exposure")
+        observation, exposure = model.specification.observation, training.scaled_exposure
         scaling = training.response_scaling
         both = [
             scaling.center + scaling.scale * observation.draw(f[None], theta, rng, exposure)[0]

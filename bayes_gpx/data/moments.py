@@ -21,10 +21,14 @@ class Moments:
     high: np.ndarray
 
     @classmethod
-    def of(cls, values: np.ndarray) -> Moments:
-        """Moments of an array (n, d)."""
+    def of(cls, values: np.ndarray, weights: np.ndarray | None = None) -> Moments:
+        """Moments of an array (n, d), whose rows may have weights."""
         with np.errstate(over="ignore", invalid="ignore"):
-            mean, sd = values.mean(axis=0), values.std(axis=0)
+            if weights is None:
+                mean, sd = values.mean(axis=0), values.std(axis=0)
+            else:
+                mean = np.average(values, axis=0, weights=weights)
+                sd = np.sqrt(np.average((values - mean) ** 2, axis=0, weights=weights))
         return cls(len(values), mean, sd, values.min(axis=0), values.max(axis=0))
 
     def moved(self, by: np.ndarray) -> Moments:

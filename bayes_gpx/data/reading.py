@@ -15,6 +15,7 @@ from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.out_of_core import Names, OutOfCore, Seen, seen_of_both, seen_of_part
 from bayes_gpx.data.outputs import Outputs, read_outputs
 from bayes_gpx.data.response import Reader, read_exposure, read_resolution
+from bayes_gpx.data.row_data import read_row_data, split_interval
 from bayes_gpx.data.row_source import RowSource, row_source
 from bayes_gpx.data.scaling import (
     Scaling,
@@ -41,12 +42,16 @@ def read_training(
     groups: Any = None,
     scalings: tuple[Scaling, Scaling, Scaling | None] | None = None,
     resolution: Any = None,
+    weights: Any = None,
+    censoring: Any = None,
 ) -> TrainingData:
     """Read the training data of a model."""
     # `weighs`: features have weights, Z or X itself. `intercept` adds a constant 1 with a weight,
     # without centering or scaling. `levels` are the allowed labels of X's one column, which are not
     # scaled. `groups` has a label for each row. `scalings` are frozen scalings of X, y and Z.
     # `resolution` is the rounding step of each response, by default found from the values.
+    # `weights` and `censoring` have a value for each row.
+    y, upper = split_interval(y, censoring)
     if len(getattr(X, "shape", ())) == 1 and len(getattr(y, "shape", ())) == 2:
         raise ValueError(
             f"X has shape {X.shape} and y has {y.shape}: are they swapped? Pass X (rows, features) "
@@ -69,6 +74,15 @@ def read_training(
         response, labels = _read_response(y, frame, observation)
     if exposure is not None:
         observation.refuse(response, exposure if outputs is None else exposure[outputs.rows])
+    row_data = read_row_data(frame, response, weights, censoring, upper)
+    counted = None if row_data is None else row_data.weights
+    values = response  # without bounds, of which many may be the same
+    if row_data is not None and row_data.censoring is not None:
+        values = response[row_data.censoring == 0]
+    if row_data is not None and outputs is not None:
+        raise ValueError(
+            "weights or censoring was given, and y is a table of outputs. Fit one model for each."
+        )
     weighed = None
     if weighs:
         weighed = frame if Z is None else read_weighed(Z, "Z", dates={})
@@ -79,11 +93,14 @@ def read_training(
         if outputs is not None:
             y_scaling = outputs.scaling
         elif scale and observation.scaled:
-            y_scaling = response_scaling(Moments.of(response))
+            y_scaling = response_scaling(Moments.of(response, counted))
         elif scale and observation.exposed:
-            y_scaling = Scaling(observation.center(response, exposure), 1.0)
+            both = response, exposure
+            if counted is not None:
+                both = counted * response, counted * cast(np.ndarray, exposure)
+            y_scaling = Scaling(observation.center(*both), 1.0)
         of_x = scaling if levels is None else no_scaling
-        x_moments = Moments.of(frame.values)
+        x_moments = Moments.of(frame.values, counted)
         scalings = of_x(frame, "X", x_moments), y_scaling, None
         warn_of_copies(frame, "X", x_moments)
         if weighed is not None:
@@ -91,7 +108,7 @@ def read_training(
                 of_z = sparse_scaling(weighed, "Z", scale=scale)
                 warn_of_copies(weighed, "Z")
             else:
-                z_moments = Moments.of(weighed.values)
+                z_moments = Moments.of(weighed.values, counted)
                 of_z = scaling(weighed, "Z", z_moments)
                 if Z is not None:
                     warn_of_copies(weighed, "Z", z_moments)
@@ -111,7 +128,8 @@ def read_training(
         scales_y=observation.scaled,
         groups=None if groups is None else read_groups(groups, frame, "groups"),
         outputs=outputs,
-        resolution=resolution_of_y(resolution, response, outputs, observation),
+        resolution=resolution_of_y(resolution, values, outputs, observation),
+        row_data=row_data,
     )
 
 
@@ -239,6 +257,12 @@ def read_data(
         raise ValueError(
             "X is out-of-core data, and groups was given. Pass rows in memory, or leave groups out."
         )
+    for name in ("weights", "censoring"):
+        if source is not None and options.get(name) is not None:
+            raise ValueError(
+                f"X is out-of-core data, and {name} was given. Pass rows in memory, or leave it "
+                "out."
+            )
     known = {"weighs": weighs, "intercept": intercept, "scale": scale, "exposure": exposure}
     known["resolution"] = resolution
     if source is None and isinstance(y, str):

@@ -240,10 +240,10 @@ ALIKE = 1e-6
 def resolution_of(values: np.ndarray) -> float:
     """The largest step such that all values are whole numbers of steps apart; 0 for a fine grid."""
     distinct = np.unique(values)
-    span = distinct[-1] - distinct[0]
     # Two values are codes of labels, not a rounded measurement.
     if not 2 < len(distinct) <= MOST_STEPS + 1:
         return 0.0
+    span = distinct[-1] - distinct[0]
     step = reduce(_common, np.diff(distinct) / span)
     return float(step * span) if step * MOST_STEPS >= 1.0 - ALIKE else 0.0
 

@@ -16,6 +16,7 @@ from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.out_of_core import Names, OutOfCore
 from bayes_gpx.data.outputs import Outputs
 from bayes_gpx.data.response import Reader
+from bayes_gpx.data.row_data import RowData
 from bayes_gpx.data.row_source import RowSource
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.sparse import read_weighed
@@ -69,6 +70,7 @@ class TrainingData:
     # scaling of all outputs, (q,), or of the one to explain.
     outputs: Outputs | None = None
     resolution: np.ndarray | float = 0.0  # rounding step of y, or of each output (q,); 0 for none
+    row_data: RowData | None = None  # weights of rows, and how y is known
 
     # All rows, where X, Z, y and exposure have a sample of them: or medians, where none are stored.
     beyond: OutOfCore | None = None
@@ -154,10 +156,36 @@ class TrainingData:
             return self.exposure
         return self.exposure[self.outputs.rows]
 
+    @property
+    def scaled_exposure(self) -> np.ndarray | None:
+        """Exposure of each response on the model's scale, times the prior rate, (n,)."""
+        if self.exposures is None:
+            return None
+        # A log link's prior mean is one more factor of the rate; known noise is in units of y.
+        scaling = self.y_scaling if self.outputs is None else self.outputs.scaling_of_cells
+        return self.exposures * (1.0 / scaling.scale if self.scales_y else np.exp(scaling.center))
+
+    def row_exposures(self, scaling: Scaling, exposure: np.ndarray | None) -> np.ndarray:
+        """Exposures with further columns of what is known of rows, y being on some scale."""
+        first = np.ones(self.n) if exposure is None else exposure
+        return np.column_stack([first, *cast(RowData, self.row_data).columns(scaling)])
+
+    @property
+    def log_units(self) -> np.ndarray | float:
+        """What a log density of each y loses from the model's scale to user units, (n,)."""
+        # A probability of a bound has no units.
+        lost = np.log(self.response_scaling.scale)
+        if self.row_data is None:
+            return lost
+        lost = np.where(self.row_data.censored, 0.0, lost * np.ones(self.n))
+        return lost if self.row_data.weights is None else lost * self.row_data.weights
+
     @cached_property
     def moments(self) -> Moments:
         """Moments of X's columns over all rows, in user units."""
-        return Moments.of(self.X.values) if self.beyond is None else self.beyond.moments
+        if self.beyond is not None:
+            return self.beyond.moments
+        return Moments.of(self.X.values, None if self.row_data is None else self.row_data.weights)
 
     @property
     def X_deviations(self) -> np.ndarray:  # noqa: N802
@@ -214,14 +242,14 @@ class TrainingData:
         return {"feature": self.d, "z_feature": self.p}[dim]
 
     def scaled(self) -> dict[str, np.ndarray]:
-        """X, y and, if any, Z on the model's scale, exposure times prior rate, groups' codes."""
+        """X, y and, if any, Z on the model's scale, exposures, and groups' codes."""
         y = self.response_scaling.apply(self.y)
         scaled = {"X": self.X_scaling.apply(self.X.values), "y": y}
-        if self.exposures is not None:
-            # A log link's prior mean is one more factor of the rate; known noise is in units of y.
-            scaling = self.y_scaling if self.outputs is None else self.outputs.scaling_of_cells
-            moved = 1.0 / scaling.scale if self.scales_y else np.exp(scaling.center)
-            scaled["exposure"] = self.exposures * moved
+        exposure = self.scaled_exposure
+        if self.row_data is not None:
+            exposure = self.row_exposures(self.response_scaling, exposure)
+        if exposure is not None:
+            scaled["exposure"] = exposure
         if self.Z is not None:
             scaled["Z"] = cast(Scaling, self.Z_scaling).apply(self.Z.values)
         if self.groups is not None:
@@ -248,6 +276,7 @@ class TrainingData:
             outputs=outputs,
             exposure=None if self.exposure is None else self.exposure[positions],
             groups=None if self.groups is None else self.groups.rows(positions),
+            row_data=None if self.row_data is None else self.row_data.rows(positions),
         )
 
     def _picked(self, positions: np.ndarray) -> TrainingData:
@@ -365,6 +394,20 @@ class TrainingData:
         if self.streamed:
             raise ValueError(message)
 
+    @property
+    def censored(self) -> int:
+        """How many rows have bounds of y alone."""
+        return 0 if self.row_data is None else int(np.sum(self.row_data.censored))
+
+    def refuse_censored(self, what: str) -> None:
+        """Raise for requests that need the value of every y."""
+        if self.censored:
+            raise ValueError(
+                f"{what} compares or draws responses, but {self.censored} of {self.n} rows are "
+                "censored, and by which bounds other responses would be is unknown. Score the "
+                "model by bx.log_likelihood or elpd of bx.loo_predictions."
+            )
+
     def refuse_sparse(self, what: str) -> None:
         """Raise for requests that a sparse Z does not support."""
         if self.sparse:
@@ -449,7 +492,7 @@ class TrainingData:
             y, _ = read_response(y_new, X, "y_new", lambda values: observation.read(values, known))
         exposure = None if self.exposure is None else np.ones(len(X))
         groups = self.read_groups(groups_new, X)
-        return replace(self, X=X, Z=Z, y=y, exposure=exposure, groups=groups)
+        return replace(self, X=X, Z=Z, y=y, exposure=exposure, groups=groups, row_data=None)
 
 
 def _chunk(names: Names, template: TrainingData, frame: pd.DataFrame) -> TrainingData:

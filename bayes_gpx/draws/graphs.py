@@ -187,7 +187,7 @@ def _one_draw(
     )
     given = Conditioning(
         prior,
-        specification.observation,
+        specification.conditioned,
         dict(specification.of_outputs(theta, known("group"))),
         in_groups(data["X"], data["group"]) if "group" in data else known("X"),
         known("y"),

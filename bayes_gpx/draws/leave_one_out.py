@@ -125,7 +125,7 @@ def log_likelihood(
     (logp, terms), hyper, jitter = at_training_rows(
         model, idata, _left_out, rows=rows, num_draws=num_draws, progressbar=progressbar
     )
-    log_scale = np.broadcast_to(np.log(training.response_scaling.scale), (training.n,))
+    log_scale = np.broadcast_to(training.log_units, (training.n,))
     lead, terms = ("chain", "draw"), terms - (log_scale if rows is None else log_scale[rows])
     variables = {
         "log_likelihood": ((*lead, "obs"), terms),
@@ -153,8 +153,7 @@ def responses_labelled(
     training: TrainingData, terms: np.ndarray, draws: xr.DataTree
 ) -> xr.DataArray:
     """Log densities (chain, draw, response) of scaled responses, in user units and labelled."""
-    log_scale = np.log(training.response_scaling.scale)
-    return _by_response(training, terms - log_scale, draws)
+    return _by_response(training, terms - training.log_units, draws)
 
 
 def _by_response(
@@ -199,7 +198,7 @@ def held_out_log_likelihood(
 ) -> xr.DataArray:
     """Log predictive densities log p(y_i | y, theta) of new y (chain, draw, obs), in user units."""
     # `rows` are scaled as the model's rows.
-    observation, scaled = model.specification.observation, rows.scaled()
+    observation, scaled = model.specification.observation_of(rows), rows.scaled()
     refuse_outside(model, rows.X.values, "The rows left out")
     values = rows.X.values, None if rows.Z is None else rows.Z.values
     inputs = {name: scaled[name] for name in scaled if name in ("X", "Z", "group")}
@@ -212,7 +211,7 @@ def held_out_log_likelihood(
         own = [theta[name] for name in observation.hyperparameters]
         terms[at] = _predictive_density(observation)(mean.value, spread, *given, *own)
     coords = {"chain": hyper.chain, "draw": hyper.draw, "obs": rows.X.index}
-    terms -= np.log(rows.response_scaling.scale)
+    terms -= rows.log_units
     return xr.DataArray(terms, coords, ["chain", "draw", "obs"])
 
 
@@ -225,14 +224,14 @@ def log_density_at(
 ) -> xr.DataArray:
     """Log densities of new y (chain, draw, obs), in user units, where f is the same for all."""
     # `mean` and `spread` are the moments of f (S[, C]) for each draw, as in `LeftOut`.
-    observation, scaled = model.specification.observation, rows.scaled()
+    observation, scaled = model.specification.observation_of(rows), rows.scaled()
     given = scaled["y"].astype("float64"), scaled.get("exposure", np.ones(rows.n))
     terms = np.empty((len(hyper), rows.n))
     for k, (_, theta) in enumerate(hyper):
         same = [np.broadcast_to(v[k], (rows.n, *v.shape[1:])).copy() for v in (mean, spread)]
         own = [theta[name] for name in observation.hyperparameters]
         terms[k] = _predictive_density(observation)(*same, *given, *own)
-    terms -= np.log(rows.response_scaling.scale)
+    terms -= rows.log_units
     coords = {"chain": hyper.chain, "draw": hyper.draw, "obs": rows.X.index}
     shape = len(hyper.chain), len(hyper.draw), rows.n
     return xr.DataArray(terms.reshape(shape), coords, ["chain", "draw", "obs"])
@@ -252,7 +251,7 @@ def log_likelihood_given(
     # There are k functions for each hyperparameter draw; y is in user units. With `smooth`, f lacks
     # the deviations of the training rows, which are integrated out.
     training = model.training
-    observation, scaled = model.specification.observation, training.scaled()
+    observation, scaled = model.specification.conditioned, training.scaled()
     given = scaled["y"].astype("float64"), scaled.get("exposure", np.ones(training.n))
     by_output = bool(model.specification.noise_of_outputs(hyper.values))
     density, deviations = _predictive_density(observation, by_output), np.zeros(training.n)
@@ -273,7 +272,7 @@ def log_likelihood_given(
         given_theta = [of_rows[name] for name in observation.hyperparameters]
         for k in range(draw * each, (draw + 1) * each):
             terms[chain, k] = density(f[chain, k], spread, *given, *given_theta)
-    return terms - np.log(training.response_scaling.scale)
+    return terms - training.log_units
 
 
 def _own_variance(draw: OneDraw) -> list:
@@ -288,11 +287,11 @@ def _predictive_density(
 ) -> ThreadedFunction:
     """Function from moments of normal f, y, exposure and hyperparameters to log p(y)."""
     moments = symbols_of_normal(observation)
-    y, exposure = pt.dvectors("y", "exposure")
+    y, exposure = pt.dvector("y"), observation.exposures()
     theta = observation.symbols()
     if by_row:
         theta = {name: pt.dvector(name) for name in theta}
-    density = observation.log_predictive(y, *moments, theta, exposure)
+    density = observation.score(y, *moments, theta, exposure)
     return ThreadedFunction([*moments, y, exposure, *theta.values()], density)
 
 
@@ -309,7 +308,7 @@ def draw_left_out(
     # There are more latent values where noise is not normal: sds of the mean response come from
     # them.
     observation = model.specification.observation
-    exposure, parts = model.training.scaled().get("exposure"), []
+    exposure, parts = model.training.scaled_exposure, []
     size = each if observation.mean_name is None else max(each, -(-OF_ONE // len(hyper)))
     for at, theta in hyper:
         of_row = model.specification.of_outputs(theta, model.training.code)

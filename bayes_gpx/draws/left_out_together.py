@@ -122,8 +122,7 @@ def densities_of_groups(
 
 def log_units(training: TrainingData, codes: np.ndarray) -> np.ndarray:
     """What log densities of the groups with such codes lose in user units, (groups,)."""
-    scale = np.broadcast_to(training.response_scaling.scale, codes.shape)
-    return np.bincount(codes, np.log(scale))
+    return np.bincount(codes, np.broadcast_to(training.log_units, codes.shape))
 
 
 def first_of_each(codes: np.ndarray) -> np.ndarray:
@@ -158,7 +157,7 @@ def densities_in_order(
     (each,), hyper, _ = at_training_rows(
         model, idata, _in_order, order=by_time, progressbar=progressbar
     )
-    each = each - np.log(training.response_scaling.scale)
+    each = each - np.broadcast_to(training.log_units, (training.n,))[by_time]
     terms = np.add.reduceat(each, begins, axis=-1)
     later = np.cumsum(terms[..., ::-1], axis=-1)[..., ::-1]
     coords = {"chain": hyper.chain, "draw": hyper.draw, "time": np.flatnonzero(kept)}

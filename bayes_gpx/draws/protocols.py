@@ -39,6 +39,13 @@ class SpecificationLike(Protocol):
         """How the response varies around the process."""
 
     @property
+    def conditioned(self) -> Any:
+        """The likelihood of training rows, with weights and bounds that they may have."""
+
+    def observation_of(self, rows: Any) -> Any:
+        """The likelihood of rows as they are recorded."""
+
+    @property
     def response(self) -> Any:
         """What `on="response"` explains: the observation's mean, or an event."""
 

@@ -10,6 +10,7 @@ from arviz_stats import loo
 from arviz_stats.base import array_stats
 
 from bayes_gpx.aliases import Column, Draws
+from bayes_gpx.data.row_data import RowData
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.leave_one_out import OF_ONE, by_row, draw_left_out
@@ -201,16 +202,17 @@ def loo_predictions(
     every = _repeated(log_weights, each)
     weights = np.exp(log_weights)
     first = _averaged(weights, expected)
+    exposure, rows = training.scaled_exposure, training.row_data or RowData()
+    counted = 1.0 if rows.weights is None else rows.weights
     if observation.mean_name is None:
         own = (model.specification.of_outputs(theta, training.code) for _, theta in hyper)
-        exposure = training.scaled().get("exposure")
         noise = np.array([observation.variance(0.0, theta, exposure) for theta in own])
         around = spread + noise.reshape((*spread.shape[:2], -1))
         sd = scaling.scale * np.sqrt(_averaged(weights, around + (expected - first) ** 2))
         first = scaling.center + scaling.scale * first
     else:
         known = of_functions(observation, hyper, f.shape[1])
-        response = mean_response(observation, f, training.scaled().get("exposure", 1.0), known)
+        response = mean_response(observation, f, 1.0 if exposure is None else exposure, known)
         share = _repeated(log_weights, f.shape[1] // log_weights.shape[1])
         sd = np.sqrt(_averaged(np.exp(share), (response - first) ** 2))
     name, dims = observation.reported, ("obs", "class")[: first.ndim]
@@ -219,16 +221,17 @@ def loo_predictions(
         "log_weights": ((*LEAD, "obs"), every),
         f"{name}_mean": (dims, first),
         f"{name}_sd": (dims, sd),
-        "elpd": ("obs", _log_averaged(log_weights, terms) - np.log(scaling.scale)),
+        "elpd": ("obs", _log_averaged(log_weights, terms) - training.log_units),
         "pareto_k": ("obs", pareto_k),
     }
     variables |= under_one_name(variables, name)
     if first.ndim == 1:
-        variables["residual"] = ("obs", training.y - first)
-    if observation.ordered:
+        variables["residual"] = ("obs", np.where(rows.censored, np.nan, training.y - first))
+    if model.specification.conditioned.ordered:
         pit = _averaged(weights, at_most[0])
         if observation.discrete:
-            pit -= rng.uniform(size=training.n) * _averaged(weights, np.exp(terms))
+            probability = _averaged(weights, np.exp(terms / counted))
+            pit -= rng.uniform(size=training.n) * probability
         variables["pit"] = ("obs", np.clip(pit, 0.0, 1.0))
     draw = np.arange(each) if hyper.alone else hyper.draw
     coords = {"chain": hyper.chain, "draw": draw, "obs": training.X.index}

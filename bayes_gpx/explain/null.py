@@ -93,6 +93,7 @@ def by_simulation(
     # fitted f, averaged over other features. Responses are drawn around the rest, and the model is
     # refitted. Main effects stay, which permuted columns would destroy.
     _refuse(model)
+    model.training.refuse_censored("null")
     if model.specification.classes is not None:
         raise ValueError(
             "null is not offered for the interactions of several classes. Explain one class "
@@ -207,7 +208,7 @@ def _response(
         sds = np.broadcast_to(spec.deviation_sd(theta), training.p)
         Z = training.Z_scaling.apply(training.Z.values)
         latent = latent + (rng.normal(size=Z.shape) * sds * Z).sum(axis=1)
-    exposure = training.scaled().get("exposure", np.ones(training.n))
+    exposure = training.scaled_exposure
     return spec.observation.draw(latent[None], theta, rng, exposure)[0] * scale
 
 

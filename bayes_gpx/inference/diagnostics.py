@@ -60,7 +60,11 @@ class Diagnosis(NamedTuple):
                 f"{self.divergences} of {self.draws} transitions diverged: raise target_accept, "
                 "or tighten priors"
             )
-        if not self.r_hat <= LARGEST_R_HAT:
+        if np.isnan(self.r_hat):
+            found.append(
+                f"there is no R-hat: run at least two chains, of {FEWEST_DRAWS} draws or more"
+            )
+        elif not self.r_hat <= LARGEST_R_HAT:
             found.append(
                 f"R-hat is up to {self.r_hat:.4g}, above {LARGEST_R_HAT}: run longer chains"
             )
@@ -107,8 +111,8 @@ def diagnose(idata: xr.DataTree) -> Diagnosis:
         return Diagnosis(np.nan, np.nan, np.nan, _divergences(idata), draws)
 
     def extreme(statistic: xr.Dataset, pick: Callable[[np.ndarray], float]) -> float:
-        values = [v.values.ravel() for v in statistic.data_vars.values()]
-        return float(pick(np.concatenate(values)))
+        values = np.concatenate([v.values.ravel() for v in statistic.data_vars.values()])
+        return float(pick(values)) if np.isfinite(values).any() else np.nan
 
     known = "sample_stats" in idata.children and "energy" in idata["sample_stats"]
     return Diagnosis(

@@ -14,7 +14,7 @@ import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
-from bayes_gpx.aliases import Tensor
+from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.data.response import read_reals
 from bayes_gpx.numerics.gaussian_expectations import moments, standard_nodes
 from bayes_gpx.numerics.jets import Jet
@@ -94,6 +94,8 @@ class Likelihood(ABC):
         y contains class labels, coded 0, 1, ... by `read`. False by default.
     normal : bool
         f integrates out of the density of y in closed form: only for `Normal`.
+    core_shape : str
+        Shape of the exposures, as NumPy's signatures write it.
     classes : int or None
         Number of latent values of a row; None for one.
     """
@@ -111,6 +113,7 @@ class Likelihood(ABC):
     ordered: ClassVar[bool] = True
     labelled: ClassVar[bool] = False
     normal: ClassVar[bool] = False
+    core_shape: ClassVar[str] = "(n)"
     classes: int | None = None
 
     @abstractmethod
@@ -213,6 +216,10 @@ class Likelihood(ABC):
             for name, h in self.hyperparameters.items()
         }
 
+    def exposures(self) -> Tensor:
+        """Exposures (n,), as an input of graphs."""
+        return pt.dvector("exposure")
+
     @property
     def reported(self) -> str:
         """What results call the mean response."""
@@ -247,6 +254,13 @@ class ScalarLikelihood(Likelihood):
         """Positive curvature that Newton's steps take where `logp` is not concave: `fisher`."""
         return self.fisher(f, theta, exposure)
 
+    def highest(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> TensorLike:
+        """The f of the highest `logp`, shaped as the given f; infinite where it is not needed.
+
+        It is for a `logp` so steep that searches from other f fail.
+        """
+        return np.inf
+
     def expected(self, mean: Tensor, variance: Tensor, exposure: Exposure = None) -> Response:
         """Expectations of `response` where f ~ N(mean, variance)."""
         f, weights = _nodes(mean, pt.sqrt(variance))
@@ -278,6 +292,12 @@ class ScalarLikelihood(Likelihood):
     ) -> Tensor:
         """Log density of y where f ~ N(mean, variance)."""
         return log_sum_exp(self.weighed_nodes(y, mean, variance, theta, exposure)[1])
+
+    def score(
+        self, y: Tensor, mean: Tensor, spread: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> Tensor:
+        """What y adds to a sum of log predictive densities, as `log_predictive`."""
+        return self.log_predictive(y, mean, spread, theta, exposure)
 
     def posterior_moments(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
@@ -364,6 +384,8 @@ class VectorLikelihood(Likelihood):
         """Log probability of y where f ~ N(mean, root root'), mean (n, C) and root (n, C, C)."""
         f, weights = self._nodes(mean, root)
         return log_sum_exp(self.logp(f, y[:, None], theta or {}) + np.log(weights))
+
+    score = log_predictive
 
     def _nodes(self, mean: Tensor, root: Tensor) -> tuple[Tensor, np.ndarray]:
         """Nodes (n, K, C) of f ~ N(mean, root root') and weights (K,)."""

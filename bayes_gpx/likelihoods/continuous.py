@@ -19,6 +19,7 @@ from bayes_gpx.likelihoods.base import (
     Theta,
 )
 from bayes_gpx.likelihoods.predictive import Located, Predictive
+from bayes_gpx.likelihoods.tails import Slopes, normal_tails
 from bayes_gpx.numerics.gaussian_expectations import log_student_normal, student_normal_cdf
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import log_normal, log_rising_ratio, ndtr
@@ -81,7 +82,14 @@ class Normal(_Real):
 
     def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Probability of at most y given f."""
-        return ndtr((y - f) / theta["sigma"])
+        return ndtr((y - f) / self.sd(theta, exposure))
+
+    def log_tails(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Slopes, Slopes]:
+        """Logs of the probabilities of at most y, and of more than y, given f."""
+        sd = self.sd(theta, exposure)
+        return normal_tails((y - f) / sd, sd)
 
     def log_predictive(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None

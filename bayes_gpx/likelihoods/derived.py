@@ -97,7 +97,7 @@ class Derived(ScalarLikelihood):
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Log density of y given f."""
         near, (logp, slope) = self._near(2, f, y, theta, exposure)
-        return logp + (f - near) * slope
+        return pt.switch(pt.eq(near, f), logp, logp + (f - near) * slope)
 
     def derivatives(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
@@ -146,7 +146,7 @@ class Derived(ScalarLikelihood):
         log_p = lambda f: self.logp(f, y[:, None], theta, column(exposure))  # noqa: E731
         if self.concave:
             slope = self.derivatives(mean, y, theta, exposure)[0]
-            return nodes(log_p, mean, variance, slope, np.inf)
+            return nodes(log_p, mean, variance, slope, self.highest(mean, y, theta, exposure))
         sd = pt.sqrt(variance)
         at = lambda z: mean[:, None] + sd[:, None] * z  # noqa: E731
         height = lambda z: log_p(at(z)) - pt.sqr(z) / 2.0  # noqa: E731

@@ -15,6 +15,7 @@ from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
 from bayes_gpx.likelihoods.derived import Derived
 from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
 from bayes_gpx.likelihoods.predictive import Located, Predictive
+from bayes_gpx.likelihoods.tails import Slopes, gumbel_tails, logistic_tails, normal_tails
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import ndtr, softplus
 
@@ -64,8 +65,17 @@ class LogNormal(_Positive):
 
     def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Probability of at most y given f, which PyMC has to 8 digits only."""
+        return ndtr(self._distance(f, y, theta, exposure))
+
+    def log_tails(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Slopes, Slopes]:
+        """Logs of the probabilities of at most y, and of more than y, given f."""
+        return normal_tails(self._distance(f, y, theta, exposure), theta["sigma"])
+
+    def _distance(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure) -> Tensor:
         sigma = theta["sigma"]
-        return ndtr((pt.log(y) - log_mean(f, exposure)) / sigma + sigma / 2.0)
+        return (pt.log(y) - log_mean(f, exposure)) / sigma + sigma / 2.0
 
     def information(self, theta: Theta) -> Any:
         """Expected information about f."""
@@ -115,9 +125,23 @@ class Weibull(_Positive):
 
     def distribution(self, f: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
         """Weibull distribution."""
-        shape = theta["shape"]
-        log_ratio = pt.gammaln(1.0 + 1.0 / shape)
-        return pm.Weibull.dist(alpha=shape, beta=exposure * pt.exp(f - log_ratio))
+        scale = exposure * pt.exp(f - self._log_ratio(theta))
+        return pm.Weibull.dist(alpha=theta["shape"], beta=scale)
+
+    def highest(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """The f of the highest density of y, which falls off like exp(-exp(-shape f))."""
+        return pt.log(y) - log_mean(pt.zeros_like(f), exposure) + self._log_ratio(theta)
+
+    def log_tails(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Slopes, Slopes]:
+        """Logs of the probabilities of at most y, and of more than y, given f."""
+        log_ratio = pt.log(y) - log_mean(f, exposure) + self._log_ratio(theta)
+        return gumbel_tails(theta["shape"] * log_ratio, theta["shape"])
+
+    def _log_ratio(self, theta: Theta) -> Tensor:
+        """Log of the mean over the scale."""
+        return pt.gammaln(1.0 + 1.0 / theta["shape"])
 
     def information(self, theta: Theta) -> Any:
         """Expected information about f."""
@@ -167,6 +191,12 @@ class LogLogistic(_Positive):
     def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Probability of at most y given f."""
         return pt.sigmoid(self._distance(f, y, theta, exposure))
+
+    def log_tails(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Slopes, Slopes]:
+        """Logs of the probabilities of at most y, and of more than y, given f."""
+        return logistic_tails(self._distance(f, y, theta, exposure), theta["shape"])
 
     def _distance(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure) -> Tensor:
         return theta["shape"] * (pt.log(y) - log_mean(f, exposure))

@@ -62,7 +62,7 @@ class _ZeroInflated(LogLink, Derived):
         at = near - pt.log1p(-inflation), y, theta, exposure
         other = pt.log1p(-inflation) + self.uninflated.logp(*at)
         share = pt.exp(other - self.logp(near, y, theta, exposure))
-        least = -share * self.uninflated.derivatives(*at)[1]
+        least = pt.maximum(-share * self.uninflated.derivatives(*at)[1], np.float64(1e-100))
         observed = -self.derivatives(f, y, theta, exposure)[1]
         return pt.switch(observed > CLEAR * least, observed, least)
 

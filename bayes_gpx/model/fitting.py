@@ -271,7 +271,7 @@ def _refuse_impossible(model: Any, start: dict[str, Any]) -> None:
     spec, data = model.specification, model.training
     if spec.normal or data.streamed:
         return
-    density, likelihood = Density(model.objective, jacobian=False), spec.observation
+    density, likelihood = Density(model.objective, jacobian=False), spec.conditioned
     values = density.expand()(density.unconstrain(start))
     theta = {
         name: pt.as_tensor(model.fixed.get(name, values.get(model.posterior_names[name])))
@@ -308,7 +308,8 @@ def _terms_of_sampler(model: Any, idata: xr.DataTree) -> np.ndarray | None:
     terms = idata[LEFT_OUT].to_dataset()["terms"].values
     del idata[LEFT_OUT]
     exact = type(model.specification.strategy_of()) is Exact
-    plain = exact and not idata.attrs["relative_jitter"]
+    # With weights, the sampler's densities are those of other noise.
+    plain = exact and not idata.attrs["relative_jitter"] and not model.specification.weighted
     return terms if plain and np.isfinite(terms).all() else None
 
 

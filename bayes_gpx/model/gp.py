@@ -83,6 +83,14 @@ class GP(Model):
         For "normal" and one output: the known standard deviation of each row's noise, in units of
         y. The model then has no `sigma`, unless `priors` has one: noise is N(0, noise_sd^2 +
         sigma^2). For out-of-core data, the name of a column.
+    weights : array (n,), optional
+        Multiplies the log likelihood of each row: a row of weight 2 counts as two equal rows, also
+        for centers and scales. A `GPX` needs ``priors={"sigma_w": 0}``. Predictions and draws of y
+        are of rows of weight 1; `elpd` adds up weight times log density.
+    censoring : array (n,), optional
+        "none", "left", "right" or "interval" for each row: y is the value itself; is at most that;
+        is more than that; or is more than the first and at most the second column of a table y.
+        For "normal", "lognormal", "weibull" and "loglogistic". See Notes.
     resolution : float or sequence of floats, optional
         For "normal" and "student_t": the step to which y was rounded, in its units, such as 1 for
         whole numbers; one for each of several outputs. By default it is found from three or more
@@ -137,6 +145,11 @@ class GP(Model):
     With `groups` and M basis functions or inducing points, time grows with n M^2; in a `GPX`, whose
     groups have K coefficients each, with n (M + K)^2 and K^3 for each group.
 
+    Censoring must not depend on y in any other way than by the bound, and y is centered and scaled
+    by the bounds as if they were values. A normal likelihood is no longer conjugate then: f has
+    Laplace's approximation, or that of the best Gaussian. Out-of-core data, constraints with an
+    approximation or groups, and tables of outputs support neither weights nor censoring.
+
     Both representations have the same prior of y, the same hyperparameters and the same
     explanations.
 
@@ -188,6 +201,8 @@ class GP(Model):
         exposure: Column | str | None = None,
         trials: Column | str | None = None,
         noise_sd: Column | str | None = None,
+        weights: Column | None = None,
+        censoring: Column | None = None,
         resolution: float | Sequence[float] | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
@@ -218,6 +233,8 @@ class GP(Model):
             exposure=exposure,
             resolution=resolution,
             groups=groups,
+            weights=weights,
+            censoring=censoring,
         )
         outputs = None if training.outputs is None else len(training.outputs.names)
         known = read_constraints(constraints, training, specification)
@@ -248,7 +265,7 @@ class GPX(Model):
         Notes. For out-of-core data, names of columns.
     kernel, ard, likelihood, link, approximation, priors, scale, name
         As in `GP`; `scale` standardizes Z too.
-    exposure, trials, noise_sd, resolution
+    exposure, trials, noise_sd, weights, censoring, resolution
         As in `GP`.
     correlation
         As in `GP`, for a table of outputs: the number of weight functions, for each column of Z,
@@ -326,6 +343,8 @@ class GPX(Model):
         exposure: Column | str | None = None,
         trials: Column | str | None = None,
         noise_sd: Column | str | None = None,
+        weights: Column | None = None,
+        censoring: Column | None = None,
         resolution: float | Sequence[float] | None = None,
         groups: Column | None = None,
         representation: Literal["collapsed", "hierarchy"] = "collapsed",
@@ -361,6 +380,8 @@ class GPX(Model):
             exposure=exposure,
             resolution=resolution,
             groups=groups,
+            weights=weights,
+            censoring=censoring,
         )
         outputs = None if training.outputs is None else len(training.outputs.names)
         if training.sparse:

@@ -100,7 +100,7 @@ def _moments(draw: OneDraw) -> list[Tensor]:
 
 def bound_by_rows(model: Any, minibatch: int) -> BoundByRows:
     """The model's bound as an estimate from `minibatch` rows, a `BoundByRows`."""
-    data, likelihood = model.training, model.specification.observation
+    data, likelihood = model.training, model.specification.conditioned
     data.refuse_out_of_core(
         f"minibatch is {minibatch}, but the training rows are out-of-core data. Leave "
         "minibatch out: each step then passes over all rows."
@@ -116,13 +116,14 @@ def bound_by_rows(model: Any, minibatch: int) -> BoundByRows:
             f"likelihood={model.specification.likelihood!r}, but can be at most the number of "
             "rows, with noise that is not normal. Leave minibatch out to use all rows."
         )
-    batch, bound = batch_of(likelihood.class_shape), []
+    batch, bound = batch_of(likelihood), []
 
     def observe(
         specification: Specification, given: Conditioning, training: TrainingData, **_: Any
     ) -> list[Tensor]:
         expected, *others = bound_of(cast(Variational, specification.strategy_of()), given, batch)
-        bound.extend([expected - training.n * np.log(training.response_scaling.scale), *others])
+        units = np.broadcast_to(training.log_units, (training.n,)).sum()
+        bound.extend([expected - units, *others])
         return bound
 
     with pm.Model(model=None) as objective:

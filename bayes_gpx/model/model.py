@@ -31,7 +31,13 @@ from bayes_gpx.model.fixed_basis import fixed_design, sums_over_rows
 from bayes_gpx.model.given_values import by_variable, checked, medians
 from bayes_gpx.model.inducing_points import inducing_points
 from bayes_gpx.model.latent_variables import latent_names
-from bayes_gpx.model.observed_response import collapsed, observe, refuse_many, refuse_streamed
+from bayes_gpx.model.observed_response import (
+    collapsed,
+    observe,
+    refuse_many,
+    refuse_row_data,
+    refuse_streamed,
+)
 from bayes_gpx.model.priors import add_covariances, create_variables
 from bayes_gpx.model.starting_points import starts
 from bayes_gpx.names import no_attribute
@@ -93,6 +99,9 @@ class Model:
         if specification.observation.classes is not None:
             specification = replace(specification, classes=len(training.labels or ()))
             refuse_many(training.n, specification)
+        if training.row_data is not None:
+            refuse_row_data(training, specification, priors or {})
+            specification = specification.of_row_data(training.row_data)
         if not specification.settled:
             fields = specification.observation.settled(training.y)
             specification = replace(specification, settled=tuple(fields.items()))
@@ -291,6 +300,8 @@ class Model:
             block = symbols_of_rows(data.d, p, exposed=spec.exposed)
             x, z, y, exposure = (block.get(name) for name in ("X", "Z", "y", "exposure"))
             parts = Constant(PARTS, data)
+        elif data.row_data is not None:
+            exposure = pt.constant(scaled["exposure"])
         elif spec.observation.exposed:
             name, dims = self.in_model("exposure"), (self.in_model(data.responses[0]),)
             exposure = enter(name, scaled["exposure"], dims=dims)
@@ -304,7 +315,7 @@ class Model:
             self._design = design
         given = Conditioning(
             process,
-            spec.observation,
+            spec.conditioned,
             spec.of_outputs(theta, None if data.outputs is None else data.outputs.codes),
             x,
             y,

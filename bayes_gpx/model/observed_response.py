@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -16,7 +16,10 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace
 
 from bayes_gpx.aliases import Rename, Tensor, TensorLike
+from bayes_gpx.data.row_data import RowData
+from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.training import TrainingData
+from bayes_gpx.likelihoods.rows import Weighted
 from bayes_gpx.model.latent_variables import latent_values, weighed_values
 from bayes_gpx.model.specification import Specification
 from bayes_gpx.numerics.row_sums import parameters_of
@@ -78,6 +81,10 @@ def collapsed(
     if large or strategy.by_sums:
         given = _unfolded(given)
     density = (_by_rows if large else _at_once)(strategy, given, ridge)
+    if specification.normal and specification.weighted:
+        likelihood = cast(Weighted, given.likelihood)
+        beyond = likelihood.beyond_normal(given.theta, given.exposure)
+        pm.Potential(rename("weights"), beyond.sum())
     if given.constraints is not None:
         constrained = cast(WithConstraints, strategy).log_constraint(*density.parts)
         pm.Potential(rename("constraints"), constrained)
@@ -88,7 +95,7 @@ def collapsed(
         else:
             y = (value - scaling.center) / scaling.scale
             evidence = density.log_density(y, *parts)
-        return evidence - (np.log(scaling.scale) * pt.ones_like(value)).sum()
+        return evidence - (training.log_units * pt.ones_like(value)).sum()
 
     def dist(*parts_and_size: Any) -> Tensor:
         return scaling.center + scaling.scale * cast(Callable, draw)(*parts_and_size)
@@ -282,6 +289,10 @@ def _around(given: Conditioning, training: TrainingData, f: Tensor, rename: Rena
     theta = given.likelihood.in_units(given.theta, scale)
     options = {"dims": rename(training.responses[0]), "observed": training.y}
     exposure = None if given.exposure is None else given.exposure * scale  # as in `scaled`
+    if training.row_data is not None:
+        own = cast(Tensor, given.exposure)[:, 0] * scale
+        exposure = pt.as_tensor(training.row_exposures(Scaling(0.0, 1.0), None))
+        exposure = pt.set_subtensor(exposure[:, 0], own)
     given.likelihood.dist(rename("y"), f, theta, exposure, **options)
     return [prior_covariance(given.process, given.X, given.Z)]
 
@@ -301,6 +312,41 @@ def refuse_many(n: int, specification: Specification) -> None:
             "correlation=0, where classes are independent and approximation=bx.Inducing(m) is for "
             "any number of rows."
         )
+
+
+def refuse_row_data(
+    training: TrainingData, specification: Specification, priors: Mapping[str, Any]
+) -> None:
+    """Raise for weights and censoring that a model does not support."""
+    rows, observation = cast(RowData, training.row_data), specification.observation
+    given = "weights" if rows.weights is not None else "censoring"
+    likelihood = f"likelihood={specification.likelihood!r}"
+    no_deviations = "sigma_w" in priors and np.isscalar(priors["sigma_w"]) and not priors["sigma_w"]
+    around = specification.approximation is not None or specification.grouped
+    for wrong, what, cure in (
+        (
+            bool(observation.class_shape),
+            f"{likelihood}, which has several latent values of a row",
+            "Use one of a single latent value",
+        ),
+        (
+            rows.censoring is not None and not hasattr(observation, "log_tails"),
+            f"{likelihood}, of which tail probabilities are not precise enough",
+            "Use 'normal', 'lognormal', 'weibull' or 'loglogistic'",
+        ),
+        (
+            given == "weights" and specification.family == "GPX" and not no_deviations,
+            "a GPX whose rows deviate from its weight functions",
+            "Pass priors={'sigma_w': 0}",
+        ),
+        (
+            specification.constraints is not None and around,
+            "constraints and an approximation or groups",
+            "Leave one of them out",
+        ),
+    ):
+        if wrong:
+            raise ValueError(f"{given} was given with {what}. {cure}.")
 
 
 def refuse_streamed(specification: Specification) -> None:

@@ -123,7 +123,7 @@ def _bound_and_slope(
     X, Z = data["X"], data.get("Z")
     process = specification.prior(held, training.d, model.called_kernel, None, training.p)
     rest = data["y"], Z, data.get("exposure"), inducing_operator(U, U_Z)
-    given = Conditioning(process, specification.observation, held, X, *rest)
+    given = Conditioning(process, specification.conditioned, held, X, *rest)
     bound = specification.strategy_of().leave_one_out(given).evidence
     own = {rv: held[rv.name] for rv in model.own_variables}
     slope = cast(Tensor, pt.grad(bound, points))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, partial
 from itertools import chain
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import pymc as pm
@@ -15,10 +15,12 @@ import pytensor.tensor as pt
 from pymc.gp.cov import Covariance
 
 from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.data.row_data import RowData
 from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.likelihoods import KNOWN, named
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.likelihoods.events import Event
+from bayes_gpx.likelihoods.rows import Censored, Weighted
 from bayes_gpx.model.hyperparameters import (
     Hyperparameter,
     amplitude_of,
@@ -91,6 +93,8 @@ class Specification:
     outputs: int | None = None  # responses in each row of a table; None for a single response
     correlation: int = 0  # functions that outputs, or classes, share: their correlation's rank
     settled: tuple[tuple[str, Any], ...] = ()  # fields of the likelihood that the data decide
+    weighted: bool = False  # rows have weights
+    censored: tuple[str, ...] = ()  # how y is known of some rows, beside by its value
     # What `on="response"` explains in place of the mean, as in `Model.of_event`. It is not
     # compared, because the posterior does not depend on it.
     event: Event | None = field(default=None, compare=False)
@@ -219,12 +223,12 @@ class Specification:
     @property
     def normal(self) -> bool:
         """Whether the likelihood is Gaussian, and f integrates out exactly."""
-        return self.observation.normal
+        return self.observation.normal and not self.censored
 
     @property
     def exposed(self) -> bool:
-        """Whether the likelihood is given a number of each row: for all but a constant noise."""
-        return not self.normal or self.observation.exposed
+        """Whether the likelihood is given numbers of each row: for all but a constant noise."""
+        return not self.normal or self.observation.exposed or self.weighted
 
     @cached_property
     def observation(self) -> Any:  # its users declare the parts of a likelihood that they need
@@ -232,6 +236,22 @@ class Specification:
         likelihood: Any = named(self.likelihood, self.link)  # a dataclass, as its base is not
         fields = dict(self.settled) | ({} if self.classes is None else {"classes": self.classes})
         return replace(likelihood, **fields) if fields else likelihood
+
+    @cached_property
+    def conditioned(self) -> Any:
+        """The likelihood of training rows: `observation`, with their weights and bounds."""
+        found = Censored(self.observation, self.censored) if self.censored else self.observation
+        return Weighted(found) if self.weighted else found
+
+    def of_row_data(self, row_data: RowData) -> Self:
+        """The same of rows with weights or bounds of y, among others that may have them too."""
+        kinds = tuple(sorted({*self.censored, *row_data.kinds}))
+        weighted = self.weighted or row_data.weights is not None
+        return replace(self, weighted=weighted, censored=kinds)
+
+    def observation_of(self, rows: Any) -> Any:
+        """The likelihood of rows as they are recorded: new ones have no weights and bounds."""
+        return self.observation if rows.row_data is None else self.conditioned
 
     @property
     def response(self) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from io import BytesIO
 from os import PathLike
 from pathlib import Path
@@ -23,6 +23,7 @@ from bayes_gpx.data.features import Frame
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.out_of_core import OutOfCore
 from bayes_gpx.data.reading import read_training
+from bayes_gpx.data.row_data import RowData
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.sparse import PARTS, frame_of
 from bayes_gpx.data.training import INTERCEPT, TrainingData
@@ -161,6 +162,9 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
         variables["group"] = ("obs", training.groups.codes)
     if training.exposure is not None:
         variables["exposure"] = ("obs", training.exposure)
+    if training.row_data is not None:
+        own = asdict(training.row_data)
+        variables |= {name: ("obs", v) for name, v in own.items() if v is not None}
     if training.Z is not None:
         if training.sparse:
             parts = {f"Z_{name}": getattr(training.Z.values, name) for name in PARTS}
@@ -323,6 +327,7 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
         kernel = Effects.of_fields(**kernel[EFFECTS])
     spec = settings["specification"] | {"kernel": kernel}
     spec["settled"] = tuple(map(tuple, spec.get("settled", ())))
+    spec["censored"] = tuple(spec.get("censored", ()))
     if isinstance(spec["likelihood"], dict):
         spec["likelihood"] = KnownNoise(**spec["likelihood"])
     if spec.get("approximation"):
@@ -367,6 +372,8 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
         scalings=scalings,
         resolution=_resolution(settings) if observation.scaled else None,
     )
+    rows = {f.name: data[f.name].values for f in fields(RowData) if f.name in data}
+    training = replace(training, row_data=RowData(**rows) if rows else None)
     return family.restored(_dated(training, settings), specification, **known)
 
 

@@ -10,6 +10,7 @@ from bayes_gpx.aliases import Tensor
 from bayes_gpx.posteriors.evidence.row_bounds import Coefficients, at_rows
 
 if TYPE_CHECKING:
+    from bayes_gpx.likelihoods.base import Likelihood
     from bayes_gpx.posteriors.base import Conditioning
     from bayes_gpx.posteriors.strategies.variational import Variational
 
@@ -24,12 +25,12 @@ class Batch(NamedTuple):
     root: pt.TensorVariable
 
 
-def batch_of(class_shape: tuple[int, ...]) -> Batch:
+def batch_of(likelihood: Likelihood) -> Batch:
     """Symbols of a batch; with several classes, coefficients (C, M) and root (C, M, M)."""
-    more = len(class_shape)
+    more = len(likelihood.class_shape)
     return Batch(
         pt.dvector("y"),
-        pt.dvector("exposure"),
+        likelihood.exposures(),
         pt.dscalar("share"),
         pt.tensor("coefficients", dtype="float64", shape=(None,) * (1 + more)),
         pt.tensor("root", dtype="float64", shape=(None,) * (2 + more)),

@@ -254,6 +254,10 @@ def test_diagnosis_reads_chains():
     bad = read(stuck, 3)
     assert bad.divergences == 3 and bad.r_hat > 1.5 and bad.convergence == "not converged"
     assert len(bad.complaints) == 3 and "R-hat" in bad.summary
+    alone = diagnose(
+        xr.DataTree.from_dict({"posterior": xr.Dataset({"a": (("chain", "draw"), stuck[:1])})})
+    )
+    assert any("no R-hat" in complaint for complaint in alone.complaints)
 
 
 @pytest.mark.parametrize(

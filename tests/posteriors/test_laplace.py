@@ -7,6 +7,7 @@ import pytensor
 import pytensor.tensor as pt
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
 from scipy.optimize import minimize
 from sklearn.gaussian_process import GaussianProcessClassifier
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
@@ -303,3 +304,25 @@ def test_a_search_goes_on_where_the_last_one_ended():
     search.mode(K * (1.0 + 1e-12), [y, EXPOSURE])
     assert first > 5
     assert len(calls) - first == 3  # at 0, where the last one ended, and one step from there
+
+
+def test_a_density_as_steep_as_a_double_exponential_has_a_mode_and_integrals():
+    """No search from f = 0 arrives at the mode, and no nodes around it see the density of y."""
+    shape, y = np.float64(50.0), np.exp(F) * RNG.weibull(50.0, size=N)
+    likelihood, theta = named("weibull"), {"shape": pt.as_tensor(shape)}
+    K = 9.0 * np.exp(-0.5 * SQUARES) + 1e-3 * np.eye(N)
+    outputs = laplace_evidence(likelihood, pt.as_tensor(K), pt.as_tensor(y), theta, np.ones(N))
+    logp, alpha, _ = pytensor.function([], outputs, mode=MODE)()
+    slope = likelihood.derivatives(pt.as_tensor(K @ alpha), pt.as_tensor(y), theta)[0]
+    assert_allclose(slope.eval(mode=MODE), alpha, rtol=1e-6, atol=1e-6)
+    assert np.isfinite(logp)
+    mean, variance = np.array([1.44, 0.0]), np.array([0.46, 4.0])
+    given = pt.as_tensor(y[:2]), pt.as_tensor(mean), pt.as_tensor(variance), theta
+    found = likelihood.log_predictive(*given).eval(mode=MODE)
+    f = np.linspace(-5.0, 20.0, 1_000_001)
+    scale = np.exp(f) / stats.weibull_min(50.0).mean()
+    for k in range(2):
+        with np.errstate(over="ignore", invalid="ignore"):
+            terms = np.nan_to_num(stats.weibull_min(50.0, scale=scale).pdf(y[k]))
+        integral = terms @ stats.norm(mean[k], variance[k] ** 0.5).pdf(f) * (f[1] - f[0])
+        assert_allclose(found[k], np.log(integral), rtol=1e-8)

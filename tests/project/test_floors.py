@@ -19,14 +19,14 @@ numerics: lapack special jets coalitions quadrature columns linear_algebra
     sparse_products
     progress
 data: categorical dates fingerprints moments numbers features scaling sparse gaps outputs response
-    row_source out_of_core training reading sheets data_files datasets
+    row_data row_source out_of_core training reading sheets data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands from_pymc
 processes: operators base path_moments integrated_gradients expected_gradients
     players shapley covariance gaussian_process weight_process indexed_process
     class_process basis_functions approximations random_products basis_process
-likelihoods: base log_link softmax_expectations predictive continuous counts classification derived
-    positive proportions binomial zero_inflated ordinal events own
+likelihoods: base log_link softmax_expectations predictive tails continuous counts classification
+    derived positive proportions binomial zero_inflated ordinal events own rows
 posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evidence/softmax
     evidence/correlated evidence/step_graphs evidence/variational evidence/sums
     evidence/row_bounds evidence/by_group evidence/groups

@@ -222,7 +222,7 @@ class BestByGroup(Op):
     def _expected(self) -> ThreadedFunction:
         several = bool(self.likelihood.class_shape)
         mean, variance = pt.dmatrix("mean"), pt.dmatrix("variance")
-        y, exposure = pt.dvectors("y", "exposure")
+        y, exposure = pt.dvector("y"), self.likelihood.exposures()
         theta = self.likelihood.symbols()
         sd = pt.sqrt(pt.maximum(variance, LEAST_SD**2))
         two = (mean.T, sd.T) if several else (mean[0], sd[0])

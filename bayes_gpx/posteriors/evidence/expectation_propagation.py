@@ -65,7 +65,7 @@ class AllSites(NamedTuple):
 @cache
 def _given_y(likelihood: ScalarLikelihood) -> ThreadedFunction:
     """Compile the mean and the variance of f given y, from those before."""
-    y, mean, variance, exposure = pt.dvectors("y", "mean", "variance", "exposure")
+    (y, mean, variance), exposure = pt.dvectors("y", "mean", "variance"), likelihood.exposures()
     theta = likelihood.symbols()
     moments = likelihood.posterior_moments(y, mean, variance, theta, exposure)
     return ThreadedFunction([mean, variance, y, exposure, *theta.values()], list(moments))

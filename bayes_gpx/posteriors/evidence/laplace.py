@@ -15,7 +15,7 @@ that may be negative.
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytensor
@@ -113,18 +113,19 @@ def local_graph(likelihood: ScalarLikelihood) -> tuple[list[Tensor], list[Tensor
     """Inputs f, y, exposure and hyperparameters, and outputs of what `climb` and `at_mode` ask.
 
     The log density of all observations; slopes, information and minus its derivatives in f; what
-    Newton steps take for the information; and the observed information, which says how the mode
-    moves.
+    Newton steps take for the information; the observed information, which says how the mode moves;
+    and the f of the highest densities, near which a search begins, or infinity.
     """
-    f, y, exposure = pt.dvector("f"), pt.dvector("y"), pt.dvector("exposure")
+    f, y, exposure = pt.dvector("f"), pt.dvector("y"), likelihood.exposures()
     theta = likelihood.symbols()
     logp = likelihood.logp(f, y, theta, exposure)
     slope, curvature, third = likelihood.derivatives(f, y, theta, exposure)
     W, steps, observed = -curvature, -curvature, -curvature
     if not likelihood.concave:
         W, steps = likelihood.fisher(f, theta, exposure), likelihood.steps(f, y, theta, exposure)
-        third = -pt.grad(W.sum(), f, disconnected_inputs="ignore")
-    outputs = [logp.sum(), slope, W, third, steps, observed]
+        third = -cast(Tensor, pt.grad(W.sum(), f, disconnected_inputs="ignore"))
+    highest = pt.zeros_like(f) + likelihood.highest(f, y, theta, exposure)
+    outputs = [logp.sum(), slope, W, third, steps, observed, highest]
     return [f, y, exposure, *theta.values()], outputs
 
 
@@ -135,16 +136,21 @@ def climb(
 
     It duplicates `newton.ascend`, because numba takes minutes if steps are passed as functions.
     `local` is a `local_graph` with arguments f and `rest`, and K (n, n) the prior covariance of f.
-    The search begins at K^-1 f = `begun`, if this is better than 0. Returns whether it converged,
-    the mode f, and alpha = K^-1 f.
+    The search begins at K^-1 f = `begun`, or near where densities are highest, if this is better
+    than 0. Returns whether it converged, the mode f, and alpha = K^-1 f.
     """
     n = len(K)
     f, alpha = np.zeros(n), np.zeros(n)
-    logp, slope, _, _, W, _ = local(f, *rest)
+    logp, slope, _, _, W, _, highest = local(f, *rest)
     height = logp.item()
+    if np.isfinite(highest[0]):
+        root_W = np.sqrt(np.maximum(local(highest, *rest)[4], FLAT))
+        there, upper = factor(K, root_W)
+        if there:
+            begun = root_W * solve(upper, root_W * highest)
     if np.any(begun != 0.0):
         tried = K @ begun
-        logp, slope_there, _, _, W_there, _ = local(tried, *rest)
+        logp, slope_there, _, _, W_there, _, _ = local(tried, *rest)
         higher = logp.item() - 0.5 * (begun @ tried)
         if higher > height:
             f, alpha, height, slope, W = tried, begun, higher, slope_there, W_there
@@ -163,7 +169,7 @@ def climb(
         along, share = K @ way, 1.0
         for _ in range(HALVINGS):
             alpha_there, f_there = alpha + share * way, f + share * along
-            logp, slope_there, _, _, W_there, _ = local(f_there, *rest)
+            logp, slope_there, _, _, W_there, _, _ = local(f_there, *rest)
             higher = logp.item() - 0.5 * (alpha_there @ f_there)
             if higher >= height - 1e-12 * (1.0 + abs(height)):
                 break
@@ -190,7 +196,7 @@ def at_mode(
 ) -> tuple[np.ndarray, ...]:
     """What `LaplaceEvidence` returns, at the mode f (n,), with alpha = K^-1 f (n,), K (n, n)."""
     n = len(K)
-    logp, slope, W, third, _, observed = local(f, *rest)
+    logp, slope, W, third, _, observed, _ = local(f, *rest)
     W = np.maximum(W, FLAT)
     root_W = np.sqrt(W)
     there, upper = factor(K, root_W)
@@ -306,8 +312,9 @@ class LaplaceEvidence(FindsMode):
         mode = self._search.mode(K, rest)
         if mode is None:
             return nothing(len(K))
+        f, alpha = mode
         with np.errstate(all="ignore"):
-            return at_mode(self._search.local, K, rest, *mode, self.likelihood.concave)
+            return at_mode(self._search.local, K, rest, f, alpha, self.likelihood.concave)
 
     def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         self.refuse_others(cotangents)

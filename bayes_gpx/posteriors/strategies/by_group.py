@@ -94,7 +94,7 @@ class ByGroup(ThroughCoefficients, Collapsed):
 
     def signature(self, likelihood: Likelihood) -> str:
         known = "" if likelihood.normal else shapes_of(likelihood)
-        return f"(n,m),(n,k),(n),(n),(n),(n){known}"
+        return f"(n,m),(n,k),(n),(n),(n),{likelihood.core_shape}{known}"
 
     def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
         return self._best(likelihood, y, *parts)[0]

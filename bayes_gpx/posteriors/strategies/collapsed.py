@@ -88,7 +88,7 @@ def scored(given: Conditioning, evidence: Tensor, mean: Tensor, spread: Tensor) 
     """`LeftOut` from moments of f_i given the others; independent classes have a root each."""
     if not given.columns:
         known = given.theta, given.exposure
-        terms = given.likelihood.log_predictive(given.y, mean, spread, *known)
+        terms = given.likelihood.score(given.y, mean, spread, *known)
         return LeftOut(evidence, terms, mean, spread)
     if spread.ndim == 2:
         spread = pt.sqrt(spread)[:, :, None] * pt.eye(given.likelihood.classes)

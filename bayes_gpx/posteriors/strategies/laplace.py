@@ -38,7 +38,7 @@ class Laplace(OnRows, Collapsed):
         return [_ridged(given, ridge), given.exposure, *values_of(given)]
 
     def signature(self, likelihood: Likelihood) -> str:
-        return f"(n,n),(n){shapes_of(likelihood)}"
+        return f"(n,n),{likelihood.core_shape}{shapes_of(likelihood)}"
 
     def log_density(
         self, likelihood: ScalarLikelihood, y: Tensor, K: Tensor, exposure: Tensor, *values: Tensor

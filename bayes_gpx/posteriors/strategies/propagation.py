@@ -44,7 +44,7 @@ class Propagation(ExactWithConstraints):
         return [pt.zeros(0)] * 2 if given.constraints is None else super()._bounds(given)
 
     def signature(self, likelihood: Likelihood) -> str:
-        return f"(n){shapes_of(likelihood)},{super().signature(likelihood)}"
+        return f"{likelihood.core_shape}{shapes_of(likelihood)},{super().signature(likelihood)}"
 
     def constraint_covariance(self, *parts: Tensor) -> Tensor:
         return super().constraint_covariance(*parts[-3:])

@@ -61,7 +61,7 @@ class Variational(ThroughCoefficients, Collapsed):
         return [seen.F, seen.unseen + seen.D + ridge, given.exposure, *values_of(given)]
 
     def signature(self, likelihood: Likelihood) -> str:
-        return f"(n,m),(n),(n){shapes_of(likelihood)}"
+        return f"(n,m),(n),{likelihood.core_shape}{shapes_of(likelihood)}"
 
     def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
         return self._best(likelihood, y, *parts).bound

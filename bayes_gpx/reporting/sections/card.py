@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayes_gpx.data.moments import MOMENTS, Moments
-from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.data.training import INTERCEPT, TrainingData
 from bayes_gpx.model.description import hyperparameters, structure
 from bayes_gpx.reporting.page import Pairs, Part, Points, Prose, Section, Table
 from bayes_gpx.system.versions import versions
@@ -27,10 +27,21 @@ def _model(findings: Findings) -> Iterator[Part]:
         [
             family,
             ("Response", f"{data.y_name}{findings.unit(data.y_name)}{_of_response(model)}"),
-            ("Rows", f"{data.n} training rows, {len(findings.where.index)} rows to explain"),
+            (
+                "Rows",
+                f"{data.n} training rows{_of_rows(data)}, {len(findings.where.index)} rows to "
+                "explain",
+            ),
             *rest,
         ]
     )
+
+
+def _of_rows(data: TrainingData) -> str:
+    """How many rows are censored, and whether rows have weights."""
+    weights = data.row_data is not None and data.row_data.weights is not None
+    censored = f" of which {data.censored} are censored" if data.censored else ""
+    return censored + (f"{' and' if censored else ''} with weights" if weights else "")
 
 
 def _of_response(model: Model) -> str:

@@ -39,7 +39,7 @@ def _held_out(findings: Findings) -> Iterator[Part]:
 
 
 def _left_out(findings: Findings) -> Iterator[Part]:
-    if findings.y_new is not None:
+    if findings.y_new is not None or findings.model.training.censored:
         return
     training, found, rows = findings.model.training, findings.left_out, "rows that were left out"
     if training.labels is None:
@@ -111,6 +111,9 @@ def _brier(code: np.ndarray, classes: int) -> float:
 
 def _calibration(findings: Findings) -> Iterator[Part]:
     training = findings.model.training
+    if training.censored:
+        yield Prose("Responses that are censored cannot be compared with their predictions.")
+        return
     if training.labels is None:
         found = xr.DataTree.from_dict({"loo_pit": findings.left_out[["pit"]]})
         options = {"group": "loo_pit", "sample_dims": "obs", "backend": "matplotlib"}
@@ -135,7 +138,7 @@ def _calibration(findings: Findings) -> Iterator[Part]:
 
 
 def _replicated(findings: Findings) -> Iterator[Part]:
-    if findings.model.training.labels is not None:
+    if findings.model.training.labels is not None or findings.model.training.censored:
         return
     options = {"backend": "matplotlib", "var_names": [findings.model.in_model("y")]}
     if findings.model.specification.observation.discrete:

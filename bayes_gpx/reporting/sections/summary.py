@@ -28,6 +28,9 @@ def _error(findings: Findings) -> Iterator[Part]:
     training = findings.model.training
     if not training.stored:
         return
+    if findings.y_new is None and training.censored:
+        yield Prose(_censored(findings))
+        return
     if findings.y_new is None:
         observed, found, rows = training.y, findings.left_out, "left-out"
     else:
@@ -49,6 +52,14 @@ def _error(findings: Findings) -> Iterator[Part]:
     yield Prose(
         f"The model predicts {rows} rows with a root mean squared error of {number(error)}"
         f"{f' {unit}' if unit else ''} (R² {share:.2f}). {others}."
+    )
+
+
+def _censored(findings: Findings) -> str:
+    training, elpd = findings.model.training, float(findings.left_out["elpd"].sum())
+    return (
+        f"{training.censored} of {training.n} responses are censored, so the model is scored by "
+        f"what it says of each row from the others: the log score is {number(elpd)} in all."
     )
 
 

@@ -1,0 +1,103 @@
+"""Weights of rows, and how the response of each row is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from bayes_gpx.data.features import Frame, read_response
+from bayes_gpx.data.scaling import Scaling
+
+CENSORING = "none", "left", "right", "interval"
+"""How y may be known; the codes are 0, 1, 2 and 3."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowData:
+    """What is known of n rows beside an exposure; None for what is not given."""
+
+    weights: np.ndarray | None = None
+    censoring: np.ndarray | None = None  # codes of how y is known
+    upper: np.ndarray | None = None  # upper end of an interval, in user units, or a larger number
+
+    def rows(self, positions: np.ndarray | slice) -> RowData:
+        """The same of some rows."""
+        given = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{n: v[positions] for n, v in given.items() if v is not None})
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """How y is known, where there are bounds."""
+        codes = () if self.censoring is None else np.unique(self.censoring)
+        return tuple(CENSORING[int(code)] for code in codes if code > 0)
+
+    @property
+    def censored(self) -> np.ndarray | bool:
+        """Which rows have bounds alone."""
+        return False if self.censoring is None else self.censoring > 0
+
+    def columns(self, scaling: Scaling) -> list[np.ndarray]:
+        """Further columns of the exposure, as `bayes_gpx.likelihoods.rows` takes them."""
+        found = []
+        if self.censoring is not None and self.upper is not None:
+            found = [scaling.apply(self.upper), self.censoring]
+        return found if self.weights is None else [*found, self.weights]
+
+
+def split_interval(y: Any, censoring: Any) -> tuple[Any, Any]:
+    """The first column of y, and the second one if y is a table of both ends of intervals."""
+    shape = getattr(y, "shape", None) or np.shape(y)
+    if censoring is None or len(shape) != 2:
+        return y, None
+    if shape[1] != 2:
+        raise ValueError(
+            f"y has {shape[1]} columns, but with censoring= it is one column, or two for the lower "
+            "and the upper ends of intervals. Fit one model for each response."
+        )
+    if hasattr(y, "iloc"):
+        return y.iloc[:, 0], y.iloc[:, 1]
+    values = np.asarray(y)
+    return values[:, 0], values[:, 1]
+
+
+def read_row_data(
+    frame: Frame, y: np.ndarray, weights: Any, censoring: Any, upper: Any
+) -> RowData | None:
+    """Check weights and censoring of rows with responses y."""
+    known: dict[str, np.ndarray] = {}
+    if weights is not None:
+        known["weights"] = read_response(weights, frame, "weights")
+        if (known["weights"] <= 0).any():
+            raise ValueError(
+                "weights has values that are not above 0. Drop rows that should not count."
+            )
+    if censoring is not None:
+        codes = read_response(censoring, frame, "censoring", _codes)
+        apart = codes == CENSORING.index("interval")
+        larger = y + np.maximum(np.abs(y), 1.0)
+        if upper is not None:
+            ends = read_response(upper, frame, "y", lambda v: np.asarray(v, "float64"))
+            larger = np.where(apart, ends, larger)
+        wrong = np.flatnonzero(apart & ~(larger > y)) if upper is not None else np.nonzero(apart)[0]
+        if len(wrong):
+            end = "no upper end" if upper is None else f"the upper end {larger[wrong[0]]:g}"
+            raise ValueError(
+                f"censoring is 'interval' at position {wrong[0]}, where y is {y[wrong[0]]:g} with "
+                f"{end}. Pass y as a table of two columns, the lower and the larger upper ends."
+            )
+        known |= {"censoring": codes, "upper": larger}
+    return RowData(**known) if known else None
+
+
+def _codes(values: Any) -> np.ndarray:
+    given = np.asarray(values, dtype=object)
+    found = np.array([CENSORING.index(v) if v in CENSORING else -1 for v in given], "float64")
+    wrong = np.flatnonzero(found < 0)
+    if len(wrong):
+        raise ValueError(
+            f"censoring is {given[wrong[0]]!r} at position {wrong[0]}. Pass one of "
+            f"{list(CENSORING)} for each row, such as np.where(died, 'none', 'right')."
+        )
+    return found

@@ -1,0 +1,224 @@
+"""Likelihoods of rows with weights, and of rows of which only bounds of y are known.
+
+Each takes the place of a likelihood where a posterior is conditioned on the training rows. What is
+known of a row beside its exposure enters as further columns of the exposure, (n, 1 + k): a
+likelihood takes the last ones and passes on the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+import numpy as np
+import pymc as pm
+import pytensor.tensor as pt
+
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.data.row_data import CENSORING
+from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta
+from bayes_gpx.likelihoods.tails import Slopes
+from bayes_gpx.numerics.gaussian_expectations import nodes
+
+
+@dataclass(frozen=True)
+class _OfRows:
+    """A likelihood of which all else is another one's."""
+
+    likelihood: Any
+    core_shape: ClassVar[str] = "(n,e)"
+    taken: ClassVar[int]  # last columns of the exposure
+
+    def __getattr__(self, name: str) -> Any:
+        """All else is the other's."""
+        if name.startswith("__") or name == "likelihood":
+            raise AttributeError(name)
+        return getattr(self.likelihood, name)
+
+    def exposures(self) -> Tensor:
+        """Exposures (n, 1 + k), as an input of graphs."""
+        return pt.dmatrix("exposure")
+
+    def _rest(self, exposure: Any) -> Any:
+        """The exposure of the other likelihood."""
+        columns = exposure[..., : -self.taken]
+        return columns if isinstance(self.likelihood, _OfRows) else columns[..., 0]
+
+    def highest(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> TensorLike:
+        """Where the log density of a value y is highest."""
+        return cast(Tensor, self.likelihood.highest(f, y, theta, self._rest(exposure)))
+
+    def expected(self, mean: Any, spread: Any, exposure: Exposure = None, **known: Any) -> Response:
+        """Expected mean response."""
+        rest = None if exposure is None else self._rest(exposure)
+        return cast(Response, self.likelihood.expected(mean, spread, rest, **known))
+
+    def cumulative_predictive(
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Any
+    ) -> Tensor:
+        """Probability of at most y where f ~ N(mean, variance)."""
+        given = y, mean, variance, theta, self._rest(exposure)
+        return cast(Tensor, self.likelihood.cumulative_predictive(*given))
+
+    def dist(self, name: str, f: Tensor, theta: Theta, exposure: Any, **kwargs: Any) -> Tensor:
+        """Return y as a variable of the PyMC model at hand, which draws plain y."""
+        rest, own = self._rest(exposure), cast(Any, self)
+        y = self.likelihood.dist(name, f, theta, rest, **kwargs)
+        given = f, pt.as_tensor(kwargs["observed"]), theta
+        more = own.logp(*given, exposure) - self.likelihood.logp(*given, rest)
+        pm.Potential(f"{name}_{type(self).__name__.lower()}", more.sum())
+        return cast(Tensor, y)
+
+
+@dataclass(frozen=True)
+class Weighted(_OfRows):
+    """Each row's log density is multiplied by its weight, the last column of the exposure."""
+
+    taken = 1
+
+    def _parts(self, exposure: Any) -> tuple[Tensor, Any]:
+        return exposure[..., -1], self._rest(exposure)
+
+    def sd(self, theta: Theta, exposure: Any) -> Any:
+        """Standard deviation of normal noise with which y counts as much as by its weight."""
+        weights, rest = self._parts(exposure)
+        return self.likelihood.sd(theta, rest) / pt.sqrt(weights)
+
+    def beyond_normal(self, theta: Theta, exposure: Any) -> Tensor:
+        """Log of p(y | f)^w over the normal density with noise `sd`, (n,)."""
+        weights, rest = self._parts(exposure)
+        variance = pt.sqr(self.likelihood.sd(theta, rest))
+        return 0.5 * ((1.0 - weights) * pt.log(2.0 * np.pi * variance) - pt.log(weights))
+
+    def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> Tensor:
+        """Weighted log density of y given f."""
+        weights, rest = self._parts(exposure)
+        return cast(Tensor, weights * self.likelihood.logp(f, y, theta, rest))
+
+    def derivatives(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> tuple[Tensor, ...]:
+        """Derivatives of `logp` in f."""
+        weights, rest = self._parts(exposure)
+        return tuple(weights * v for v in self.likelihood.derivatives(f, y, theta, rest))
+
+    def fisher(self, f: Tensor, theta: Theta, exposure: Any) -> Tensor:
+        """Weighted information about f."""
+        weights, rest = self._parts(exposure)
+        return cast(Tensor, weights * self.likelihood.fisher(f, theta, rest))
+
+    def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> Tensor:
+        """Curvature for Newton's steps."""
+        weights, rest = self._parts(exposure)
+        return cast(Tensor, weights * self.likelihood.steps(f, y, theta, rest))
+
+    def expected_log(
+        self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Any
+    ) -> tuple[Tensor, ...]:
+        """E `logp` for f ~ N(mean, sd^2), with its slopes."""
+        weights, rest = self._parts(exposure)
+        return tuple(weights * v for v in self.likelihood.expected_log(mean, sd, y, theta, rest))
+
+    def weighed_nodes(
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Nodes of f ~ N(mean, variance), and logs of weights that have p(y | f)^w in them."""
+        weights, rest = self._parts(exposure)
+        f, logs = self.likelihood.weighed_nodes(y, mean, variance, theta, rest)
+        once = self.likelihood.logp(f, y[:, None], theta, rest[:, None])
+        return f, logs + (weights[:, None] - 1.0) * once
+
+    log_predictive = ScalarLikelihood.log_predictive
+    posterior_moments = ScalarLikelihood.posterior_moments
+
+    def score(self, y: Tensor, mean: Tensor, spread: Tensor, theta: Theta, exposure: Any) -> Tensor:
+        """The weight times the log density of one y."""
+        weights, rest = self._parts(exposure)
+        return cast(Tensor, weights * self.likelihood.score(y, mean, spread, theta, rest))
+
+
+@dataclass(frozen=True)
+class Censored(_OfRows):
+    """Of some rows only this is known of y: it is at most a bound, above one, or between two.
+
+    The last two columns of the exposure are the upper end of an interval, some larger number in
+    other rows, and the code of how y is known. The likelihood has `log_tails`, of which logs of
+    differences too are concave in f: y has a log-concave density around a location that f moves.
+    """
+
+    kinds: tuple[str, ...]  # which of `CENSORING` the rows have, without "none"
+    taken = 2
+    normal = False
+    ordered = False  # a censored y is not compared with its prediction
+
+    def _events(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Any
+    ) -> list[tuple[Tensor, Slopes]]:
+        """For each kind, its rows, and log probabilities of its events with slopes."""
+        upper, code, rest = exposure[..., -2], exposure[..., -1], self._rest(exposure)
+        below, above = self.likelihood.log_tails(f, y, theta, rest)
+        found = {"left": below, "right": above}
+        if "interval" in self.kinds:
+            within, beyond = self.likelihood.log_tails(f, upper, theta, rest)
+            # The difference of the smaller tails keeps its digits.
+            low = pt.lt(within[0], above[0])
+            both = ((within, above), (below, beyond))
+            found["interval"] = _difference(*(_either(low, *v) for v in both))
+        return [(pt.eq(code, CENSORING.index(kind)), found[kind]) for kind in self.kinds]
+
+    def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> Tensor:
+        """Log density of y given f, or log probability of what is known of it."""
+        own = self.likelihood.logp(f, _values(y, exposure), theta, self._rest(exposure))
+        for of_rows, found in self._events(f, y, theta, exposure):
+            own = pt.switch(of_rows, found.value, own)
+        return cast(Tensor, own)
+
+    def derivatives(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> tuple[Tensor, ...]:
+        """First three derivatives of `logp` in f."""
+        given = f, _values(y, exposure), theta, self._rest(exposure)
+        own = self.likelihood.derivatives(*given)
+        for of_rows, found in self._events(f, y, theta, exposure):
+            own = [pt.switch(of_rows, *both) for both in zip(found[1:], own, strict=True)]
+        return tuple(own)
+
+    def weighed_nodes(
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Nodes of f ~ N(mean, variance), and logs of weights that have p(y | f) in them."""
+        # A bound has no highest log probability.
+        slope = self.derivatives(mean, y, theta, exposure)[0]
+        highest = self.likelihood.highest(mean, y, theta, self._rest(exposure))
+        peak = pt.switch(pt.eq(exposure[:, -1], 0), highest, np.inf)
+        log_p = lambda f: self.logp(f, y[:, None], theta, exposure[:, None])  # noqa: E731
+        return nodes(log_p, mean, variance, slope, peak)
+
+    expected_log = ScalarLikelihood.expected_log
+    log_predictive = score = ScalarLikelihood.log_predictive
+    posterior_moments = ScalarLikelihood.posterior_moments
+
+
+def _values(y: Tensor, exposure: Any) -> Tensor:
+    """The values of y, and some possible one in place of a bound, which may be any far away."""
+    # What is not chosen must be finite, or the gradient of the choice is not.
+    return cast(Tensor, pt.switch(pt.eq(exposure[..., -1], 0), y, np.float64(1.0)))
+
+
+def _either(which: Tensor, one: Slopes, other: Slopes) -> Slopes:
+    return Slopes(*(pt.switch(which, *both) for both in zip(one, other, strict=True)))
+
+
+def _difference(a: Slopes, b: Slopes) -> Slopes:
+    """Log of exp(a) - exp(b), with slopes: those of the difference over itself, to logs."""
+    less = b.value - a.value
+    share = -1.0 / pt.expm1(less)
+    first, second, third = (
+        share * one - (share - 1.0) * other
+        for one, other in zip(_relative(a), _relative(b), strict=True)
+    )
+    slope, curvature = first, second - pt.sqr(first)
+    value = a.value + pt.log(-pt.expm1(less))
+    return Slopes(value, slope, curvature, third - 3.0 * slope * curvature - slope**3)
+
+
+def _relative(a: Slopes) -> tuple[Tensor, Tensor, Tensor]:
+    """Slopes of exp(a), over exp(a)."""
+    _, first, second, third = a
+    return first, second + pt.sqr(first), third + 3.0 * first * second + first**3

@@ -1,0 +1,228 @@
+"""Weights of rows, and rows of which only bounds of y are known."""
+
+import numpy as np
+import pandas as pd
+import pytensor
+import pytensor.tensor as pt
+import pytest
+from numpy.testing import assert_allclose
+from scipy import stats
+
+import bayes_gpx as bx
+from bayes_gpx.inference.log_density import Density
+from bayes_gpx.likelihoods import named
+from bayes_gpx.likelihoods.rows import CENSORING, Censored
+from bayes_gpx.numerics.compile_modes import MODE
+
+RNG = np.random.default_rng(3)
+N = 16
+X = RNG.normal(size=(N, 2))
+F = np.sin(2.0 * X[:, 0])
+RESPONSES = {
+    "normal": F + 0.3 * RNG.normal(size=N),
+    "student_t": F + 0.3 * RNG.standard_t(3, size=N),
+    "poisson": RNG.poisson(np.exp(F)) * 1.0,
+    "bernoulli": (F + RNG.logistic(size=N) > 0) * 1,
+    "weibull": np.exp(F) * RNG.weibull(2.0, size=N),
+}
+THETA = {"lengthscale": np.array([0.7, 1.5]), "amplitude": 1.1}
+BESIDE = {"sigma": 0.4, "nu": 4.0, "shape": 2.0}
+WEIGHTS = np.where(np.isin(np.arange(N), [2, 5]), 2.0, 1.0)
+WEIGHTS[9] = 3.0
+REPEATED = np.repeat(np.arange(N), WEIGHTS.astype(int))
+SUMMARY = {"keep": "summary", "progressbar": False}
+
+
+def theta_of(model):
+    return THETA | {name: v for name, v in BESIDE.items() if name in model.hyperparameters}
+
+
+def density_at(model, x):
+    """Log density of the unconstrained hyperparameters, and its gradient."""
+    density = Density(model.objective, jacobian=True).value_and_slope()
+    value, slope = density(x)
+    return float(value), np.array(slope)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "approximation"),
+    [
+        ("normal", None),
+        ("normal", bx.HSGP(6)),
+        ("normal", bx.Inducing(8)),
+        ("student_t", None),
+        ("poisson", bx.HSGP(6)),
+        ("poisson", bx.Inducing(8)),
+        ("bernoulli", None),
+        ("weibull", None),
+    ],
+)
+def test_a_row_with_weight_2_is_a_row_twice(likelihood, approximation):
+    """In the density of hyperparameters, and in predictions and attributions; centers included."""
+    y, known = RESPONSES[likelihood], {"likelihood": likelihood, "approximation": approximation}
+    model = bx.GP(X, y, weights=WEIGHTS, **known)
+    twice = bx.GP(X[REPEATED], y[REPEATED], **known)
+    twice = twice.restored(
+        twice.training, twice.specification, model.inducing, priors={}, scale=True, name=""
+    )
+    x = 0.2 * np.random.default_rng(0).normal(size=3 + len(theta_of(model)) - 2)
+    for one, other in zip(density_at(model, x), density_at(twice, x), strict=True):
+        assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+    options = {"baseline": np.zeros(2), "on": "latent", **SUMMARY}
+    both = (bx.attributions(m, theta_of(m), X[:4], **options) for m in (model, twice))
+    for one, other in zip(*(d["attribution_mean"].values for d in both), strict=True):
+        assert_allclose(one, other, atol=1e-10)
+
+
+def test_a_weighted_row_of_a_gpx_is_a_row_twice():
+    y, known = RESPONSES["normal"], {"priors": {"sigma_w": 0.0}}
+    models = bx.GPX(X, y, weights=WEIGHTS, **known), bx.GPX(X[REPEATED], y[REPEATED], **known)
+    x = 0.2 * np.random.default_rng(0).normal(size=4)
+    for one, other in zip(*(density_at(m, x) for m in models), strict=True):
+        assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+    theta = THETA | {"sigma": 0.4, "sigma_w": 0.0}
+    found = [bx.weights(m, theta, X[:3], **SUMMARY) for m in models]
+    for name in ("weight_mean", "weight_sd"):
+        assert_allclose(found[0][name], found[1][name], atol=1e-10)
+
+
+def test_weighted_scores_are_sums_of_those_of_single_rows():
+    """The predictive density is of one row, given the others and their weights."""
+    y = RESPONSES["normal"]
+    model = bx.GP(X, y, weights=WEIGHTS, scale=False)
+    found = bx.loo_predictions(model, theta_of(model), progressbar=False)
+    K = 1.1**2 * np.exp(-0.5 * (((X[:, None] - X) / THETA["lengthscale"]) ** 2).sum(-1))
+    for row in (2, 3):
+        others = np.delete(np.arange(N), row)
+        noisy = K[np.ix_(others, others)] + np.diag(0.4**2 / WEIGHTS[others])
+        gain = np.linalg.solve(noisy, K[others, row])
+        mean, variance = gain @ y[others], K[row, row] - gain @ K[others, row] + 0.4**2
+        elpd = WEIGHTS[row] * stats.norm.logpdf(y[row], mean, variance**0.5)
+        assert_allclose(found["elpd"][row], elpd, rtol=1e-8)
+        assert_allclose(found["y_sd"][row], variance**0.5, rtol=1e-8)
+        assert_allclose(found["pit"][row], stats.norm.cdf(y[row], mean, variance**0.5), rtol=1e-8)
+
+
+KNOWN = {
+    "normal": ({"sigma": 0.5}, lambda f: stats.norm(f, 0.5)),
+    "lognormal": ({"sigma": 0.5}, lambda f: stats.lognorm(0.5, scale=np.exp(f - 0.125))),
+    "loglogistic": ({"shape": 2.2}, lambda f: stats.fisk(2.2, scale=np.exp(f))),
+    "weibull": (
+        {"shape": 1.7},
+        lambda f: stats.weibull_min(1.7, scale=np.exp(f) / stats.weibull_min(1.7).mean()),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_bounds_have_the_probabilities_of_scipy(name):
+    """With slopes that are differences of them, also where a tail is 1e-100."""
+    values, distribution = KNOWN[name]
+    theta = {n: pt.as_tensor(np.float64(v)) for n, v in values.items()}
+    given = Censored(named(name), CENSORING[1:])
+    f, low, high = np.array([-0.7, 0.1, 0.9, 0.4, 4.0]), 2.0, 3.5
+    codes = [0, 1, 2, 3, 1]
+    exposures = np.column_stack([np.ones(5), np.full(5, high), codes])
+    symbol, y = pt.dvector("f"), np.full(5, low)
+    outputs = [
+        given.logp(symbol, pt.as_tensor(y), theta, pt.as_tensor(exposures)),
+        *given.derivatives(symbol, pt.as_tensor(y), theta, pt.as_tensor(exposures)),
+    ]
+    function = pytensor.function([symbol], outputs, mode=MODE)
+    of = [distribution(value) for value in f]
+    expected = [
+        of[0].logpdf(low),
+        of[1].logcdf(low),
+        of[2].logsf(low),
+        np.log(of[3].cdf(high) - of[3].cdf(low)),
+        of[4].logcdf(low),
+    ]
+    found = function(f)
+    assert_allclose(found[0], expected, rtol=1e-10)
+    after, before = function(f + 1e-4), function(f - 1e-4)
+    for k in range(3):
+        difference = (after[k] - before[k]) / 2e-4
+        assert_allclose(found[k + 1], difference, rtol=1e-6, atol=1e-6)
+    assert (found[2] <= 1e-12).all()
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "weibull"])
+def test_a_bound_that_says_nothing_is_no_row(likelihood):
+    y = RESPONSES[likelihood].copy()
+    censoring = np.full(N, "none", dtype=object)
+    censoring[:3], y[:3] = "right", -1e6 if likelihood == "normal" else 1e-300
+    whole = bx.GP(X, y, likelihood=likelihood, censoring=censoring, scale=False)
+    fewer = bx.GP(X[3:], y[3:], likelihood=likelihood, scale=False)
+    x = np.array([0.1, -0.2, 0.3, -0.4])
+    values = [density_at(m, x)[0] for m in (whole, fewer)]
+    assert_allclose(*values, rtol=1e-9)
+    found = [bx.predictions(m, theta_of(m), X[:4], on="latent", **SUMMARY) for m in (whole, fewer)]
+    for name in ("f_mean", "f_sd"):
+        assert_allclose(found[0][name], found[1][name], atol=1e-8)
+
+
+def test_a_narrow_interval_is_its_width_times_the_density():
+    """In units of y, where the model scales it; and the posterior is that of the values."""
+    y, width = RESPONSES["normal"], 1e-5
+    ends = pd.DataFrame({"low": y - width / 2.0, "high": y + width / 2.0})
+    model = bx.GP(X, ends, censoring=["interval"] * N)
+    plain = bx.GP(X, y)
+    x = np.array([0.1, -0.2, 0.3, -0.4])
+    # Centers and scales are those of the lower ends.
+    expected = density_at(plain, x)[0] + N * np.log(width)
+    assert_allclose(density_at(model, x)[0], expected, rtol=1e-6)
+    both = [bx.log_likelihood(m, theta_of(m), progressbar=False) for m in (model, plain)]
+    terms = [found["log_likelihood"] for found in both]
+    assert_allclose(terms[0], terms[1] + np.log(width), atol=1e-4)
+
+
+def test_what_is_known_of_rows_is_saved_and_sampled(tmp_path):
+    y = np.minimum(RESPONSES["weibull"], 1.0)
+    known = {"weights": WEIGHTS, "censoring": np.where(y < 1.0, "none", "right")}
+    model = bx.GP(X, y, likelihood="weibull", **known)
+    idata = model.fit("map", progressbar=False)
+    bx.save(model, idata, tmp_path / "fit.nc")
+    loaded, again = bx.load(tmp_path / "fit.nc")
+    fits = (model, idata), (loaded, again)
+    both = [bx.predictions(*fit, on="latent", **SUMMARY) for fit in fits]
+    assert_allclose(both[0]["f_mean"], both[1]["f_mean"], atol=1e-12)
+    assert (loaded.specification.censored, loaded.specification.weighted) == (("right",), True)
+    found = bx.loo_predictions(model, idata, progressbar=False)
+    assert "pit" not in found and np.isnan(found["residual"].values[y == 1.0]).all()
+
+
+def test_a_model_of_latent_values_has_the_density_of_its_rows():
+    y = np.minimum(RESPONSES["normal"], 1.0)
+    known = {"weights": WEIGHTS, "censoring": np.where(y < 1.0, "none", "right")}
+    model = bx.GP(X, y, priors={"sigma": 0.5}, **known)
+    point = model.pymc.initial_point()
+    names = [rv.name for rv in model.pymc.observed_RVs + model.pymc.potentials]
+    variables = [*model.pymc.observed_RVs, *model.pymc.potentials]
+    terms = model.pymc.compile_fn(model.pymc.logp(variables, sum=False), point_fn=True)(point)
+    assert names == ["y", "y_censored", "y_weighted"]
+    # All latent values are 0 there, which is the mean of y.
+    center, sd = np.average(y, weights=WEIGHTS), 0.5 * model.training.y_scaling.scale
+    of = stats.norm(center, sd)
+    expected = WEIGHTS @ np.where(y < 1.0, of.logpdf(y), of.logsf(1.0))
+    assert_allclose(sum(float(np.sum(term)) for term in terms), expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"weights": np.zeros(N)}, "not above 0"),
+        ({"censoring": ["none"] * (N - 1) + ["dead"]}, "'dead' at position 15"),
+        ({"censoring": ["interval"] * N}, "no upper end"),
+        ({"censoring": ["left"] * N, "likelihood": "poisson", "y": "poisson"}, "not precise"),
+        ({"weights": np.ones(N), "likelihood": "categorical", "y": "bernoulli"}, "several latent"),
+    ],
+)
+def test_what_rows_cannot_have_is_refused(given, message):
+    y = RESPONSES[given.pop("y", "normal")]
+    with pytest.raises(ValueError, match=message):
+        bx.GP(X, y, **given)
+
+
+def test_a_gpx_with_weights_has_no_deviations():
+    with pytest.raises(ValueError, match="sigma_w"):
+        bx.GPX(X, RESPONSES["normal"], weights=WEIGHTS)
