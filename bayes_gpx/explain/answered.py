@@ -6,7 +6,7 @@ import pickle
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from functools import partial
+from functools import partial, wraps
 from inspect import getdoc, signature
 from itertools import chain
 from os import PathLike
@@ -23,6 +23,7 @@ from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_sw
 from bayes_gpx.draws.intervals import MOST_DRAWS
 from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.draws.stores import RowStore
+from bayes_gpx.likelihoods.events import KINDS
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, one_of
@@ -45,6 +46,11 @@ OF_ROWS = ("value", "level", "baseline", "baseline_value")
 """Variables that describe rows and features, and are equal for all outputs."""
 
 SHARED = {
+    "of": """{"value", "survival", "probability", "hazard", "quantile"}
+    Explain the mean of y, or an event as in `GP.of_event`: P(y > at), P(y = at), the hazard, or the
+    y that is not exceeded with probability `at`.""",
+    "at": """float or sequence of floats, optional
+    Values of y, or probabilities, for `of`; several add a dim `at`.""",
     "draws": """int
     Number of conditional draws if `idata` has a single hyperparameter draw. Otherwise each
     hyperparameter draw gives one.""",
@@ -103,6 +109,34 @@ def chosen(arguments: Mapping[str, Any]) -> dict[str, Any]:
         for name, default in DEFAULTS.items()
         if name in arguments and arguments[name] != default
     }
+
+
+def of_events[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
+    """Let a function explain an event of y by its options `of` and `at`; document them."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
+        of, at = kwargs.get("of", "value"), cast(Any, kwargs.get("at"))
+        if of not in KINDS:
+            if at is not None:
+                raise ValueError(f"at is {at!r}, but of is {of!r}. Pass of as one of {[*KINDS]}.")
+            return function(*args, **kwargs)
+        if at is None:
+            raise ValueError(f"of is {of!r}, but at is missing. Pass a value of y, or several.")
+        given: Any = {name: value for name, value in kwargs.items() if name not in ("of", "at")}
+        model, *rest = args or (given.pop("model"),)
+        values = np.atleast_1d(at)
+        if np.ndim(at) and given.get("path") is not None:
+            raise ValueError("path was given with several values of at. Pass one of them.")
+        ask, view = cast(Any, function), cast(Any, model).of_event
+        each = [ask(view(of, float(v)), *rest, **given) for v in values]
+        if not np.ndim(at):
+            return each[0]
+        first, others = each[0], each[1:]
+        common = [n for n, v in first.items() if all(v.equals(one[n]) for one in others)]
+        return side_by_side("at", values.tolist(), each, common).assign(first[common])
+
+    return call
 
 
 type Answer = Callable[..., xr.Dataset]
@@ -244,7 +278,7 @@ def of_each_output(function: Callable[..., xr.Dataset], arguments: Mapping[str, 
 
 
 def side_by_side(
-    dim: str, labels: Sequence[str], each: Sequence[xr.Dataset], common: Sequence[str]
+    dim: str, labels: Sequence[Any], each: Sequence[xr.Dataset], common: Sequence[str]
 ) -> xr.Dataset:
     """Join results along a last dim, but for variables that are common to all of them."""
     found = xr.concat(

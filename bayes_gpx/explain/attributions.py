@@ -22,7 +22,7 @@ from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import by_draws, or_else
 from bayes_gpx.draws.scales import Latent, Response, log_variance
 from bayes_gpx.draws.views import AtRows, ByChainRule, by_chain_rule, means
-from bayes_gpx.explain.answered import answered, documented, side_by_side
+from bayes_gpx.explain.answered import answered, documented, of_events, side_by_side
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.system.warning import warn
@@ -56,6 +56,7 @@ class CompletenessWarning(UserWarning):
 
 
 @documented
+@of_events
 @on_cores
 def attributions(
     model: Model,
@@ -66,7 +67,8 @@ def attributions(
     baseline: str | Table | Mapping[str, Table] = "mean",
     method: str = "exact",
     steps: int | None = None,
-    of: Literal["value", "log_variance"] = "value",
+    of: Literal["value", "log_variance", "survival", "probability", "hazard", "quantile"] = "value",
+    at: float | Sequence[float] | None = None,
     groups_new: Column | None = None,
     obs: Labels | None = None,
     by: By = None,
@@ -109,10 +111,10 @@ def attributions(
         expansion of the mean response ("taylor", means only).
     steps : int, optional
         Steps of the simple quadratures, 50 by default.
-    of : {"value", "log_variance"}
+    of : {"value", "log_variance", "survival", "probability", "hazard", "quantile"}
         Attribute f or the mean response, or the log of the predictive variance: of y (for classes
         of the indicator of each class, at exposure 1 for counts), or of f with ``on="latent"``. A
-        log variance of +0.69 doubles the variance.
+        log variance of +0.69 doubles the variance. The others are events as in `GP.of_event`.
     groups_new : series or array (m,), optional
         Groups of the new rows, for models with groups.
     obs : label or list of labels, optional

@@ -23,7 +23,7 @@ from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside, r
 from bayes_gpx.draws.questions import Axis, responds
 from bayes_gpx.draws.random_functions import or_else, values_at
 from bayes_gpx.draws.scales import response_units
-from bayes_gpx.explain.answered import chosen, documented, has_outputs, of_each_output
+from bayes_gpx.explain.answered import chosen, documented, has_outputs, of_each_output, of_events
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.processes import operators
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
@@ -39,6 +39,7 @@ type End = tuple[str, np.ndarray]
 
 
 @documented
+@of_events
 @on_cores
 def comparisons(
     model: Model,
@@ -52,6 +53,8 @@ def comparisons(
     obs: Labels | None = None,
     by: By = None,
     on: Literal["response", "latent"] = "response",
+    of: Literal["value", "survival", "probability", "hazard", "quantile"] = "value",
+    at: float | Sequence[float] | None = None,
     ci_prob: float | None = None,
     draws: int = 1000,
     num_draws: int | None = None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
 from os import PathLike
@@ -15,7 +16,7 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.new_responses import NewResponses
-from bayes_gpx.explain.answered import answered, documented
+from bayes_gpx.explain.answered import answered, documented, of_events
 from bayes_gpx.likelihoods import exposure_of
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.system.warning import warn
@@ -33,6 +34,7 @@ MOST_NAMED = 3
 
 
 @documented
+@of_events
 @on_cores
 def predictions(
     model: Model,
@@ -44,6 +46,8 @@ def predictions(
     obs: Labels | None = None,
     by: By = None,
     on: Literal["response", "latent"] = "response",
+    of: Literal["value", "survival", "probability", "hazard", "quantile"] = "value",
+    at: float | Sequence[float] | None = None,
     exposure: Column | None = None,
     trials: Column | None = None,
     noise_sd: Column | None = None,

@@ -20,7 +20,7 @@ from bayes_gpx.draws.random_functions import by_draws, or_else
 from bayes_gpx.draws.scales import Latent, Response, log_variance
 from bayes_gpx.draws.stores import with_more
 from bayes_gpx.draws.views import AtCoalitions, monte_carlo_errors
-from bayes_gpx.explain.answered import answered, documented
+from bayes_gpx.explain.answered import answered, documented, of_events
 from bayes_gpx.explain.attributions import (
     MOST_BASELINES,
     OF,
@@ -45,6 +45,7 @@ MOST_POINTS = 8192
 
 
 @documented
+@of_events
 @on_cores
 def shapley_values(
     model: Model,
@@ -55,7 +56,8 @@ def shapley_values(
     baseline: str | Table | Mapping[str, Table] = "mean",
     method: Literal["exact", "permutations", "fanova"] = "exact",
     permutations: int = 256,
-    of: Literal["value", "log_variance"] = "value",
+    of: Literal["value", "log_variance", "survival", "probability", "hazard", "quantile"] = "value",
+    at: float | Sequence[float] | None = None,
     groups_new: Column | None = None,
     obs: Labels | None = None,
     draws: int = 1000,
@@ -101,8 +103,8 @@ def shapley_values(
         each component of f evenly among its features [3]_.
     permutations : int
         Number of orders for "permutations", even and at least four.
-    of : {"value", "log_variance"}
-        Attribute f or the mean response, or the log of the predictive variance; see `attributions`.
+    of : {"value", "log_variance", "survival", "probability", "hazard", "quantile"}
+        As in `attributions`.
     groups_new : series or array (m,), optional
         Groups of the new rows, for models with groups.
     obs : label or list of labels, optional

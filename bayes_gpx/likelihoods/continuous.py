@@ -8,6 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import (
@@ -90,6 +91,10 @@ class Normal(_Real):
         """Logs of the probabilities of at most y, and of more than y, given f."""
         sd = self.sd(theta, exposure)
         return normal_tails((y - f) / sd, sd)
+
+    def quantile(self, p: float, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """The y that is not exceeded with probability p."""
+        return f + self.sd(theta, exposure) * ndtri(p)
 
     def log_predictive(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None

@@ -1,4 +1,4 @@
-"""Probabilities of events of y given f, which take the place of the mean response."""
+"""Probabilities of events, hazards and quantiles of y, which take the place of its mean."""
 
 from dataclasses import dataclass
 from typing import Any, cast
@@ -17,13 +17,18 @@ STEPS = 321
 KINDS = {
     "survival": "probability that {y} > {at:g}",
     "probability": "probability that {y} = {at:g}",
+    "hazard": "hazard at {y} = {at:g}",
+    "quantile": "quantile {at:g} of {y}",
 }
 """Events by name, in words with places for the name of y and for a value."""
+
+PRECISE = "hazard", "quantile"
+"""Those of likelihoods with `log_tails` and `quantile` alone."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """P(y > at), or P(y = at), for a likelihood of which all else is the same."""
+    """P(y > at), or another of `KINDS`, for a likelihood of which all else is the same."""
 
     likelihood: ScalarLikelihood
     kind: str
@@ -63,20 +68,28 @@ class Event:
         return {"theta": {name: theta[name] for name in self.shaped_by}}
 
     def _value(self, f: Tensor, exposure: Exposure, theta: Theta) -> Tensor:
+        of = self.likelihood
+        if self.kind == "quantile":
+            return self.center + self.scale * cast(Any, of).quantile(self.at, f, theta, exposure)
         # A number of PyTensor's own type would be one of single precision.
         place = np.asarray((self.at - self.center) / self.scale, "float64")
-        of, at = self.likelihood, pt.full_like(f, pt.as_tensor(place))
+        at = pt.full_like(f, pt.as_tensor(place))
         if self.kind == "probability":
             return pt.exp(of.logp(f, at, theta, exposure))
-        return 1.0 - of.cumulative(f, at, theta, exposure)
+        if not hasattr(of, "log_tails"):
+            return 1.0 - of.cumulative(f, at, theta, exposure)
+        beyond = of.log_tails(f, at, theta, exposure)[1].value
+        if self.kind == "survival":
+            return pt.exp(beyond)
+        return pt.exp(of.logp(f, at, theta, exposure) - beyond) / self.scale
 
     def response(
         self, f: Tensor, exposure: Exposure = None, theta: Theta | None = None
     ) -> Response:
         """The probability, with two derivatives in f."""
         value = self._value(f, exposure, theta or {})
-        slope = cast(Tensor, pt.grad(value.sum(), f))
-        return Response(value, slope, cast(Tensor, pt.grad(slope.sum(), f)))
+        slope = _slope(value, f)
+        return Response(value, slope, _slope(slope, f))
 
     def expected(
         self,
@@ -103,5 +116,10 @@ class Event:
         """Expected first four derivatives where f ~ N(mean, variance)."""
         found = [cast(Tensor, v) for v in self.expected(mean, variance, theta=theta)[1:]]
         while len(found) < 4:
-            found.append(cast(Tensor, pt.grad(found[-1].sum(), mean)))
+            found.append(_slope(found[-1], mean))
         return found
+
+
+def _slope(value: Tensor, at: Tensor) -> Tensor:
+    """Derivative, elementwise; 0 where nothing depends on it, as with a quantile that is linear."""
+    return cast(Tensor, pt.grad(value.sum(), at, disconnected_inputs="ignore"))

@@ -73,6 +73,11 @@ class LogNormal(_Positive):
         """Logs of the probabilities of at most y, and of more than y, given f."""
         return normal_tails(self._distance(f, y, theta, exposure), theta["sigma"])
 
+    def quantile(self, p: float, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """The y that is not exceeded with probability p."""
+        sigma = theta["sigma"]
+        return pt.exp(log_mean(f, exposure) + sigma * (special.ndtri(p) - sigma / 2.0))
+
     def _distance(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure) -> Tensor:
         sigma = theta["sigma"]
         return (pt.log(y) - log_mean(f, exposure)) / sigma + sigma / 2.0
@@ -139,6 +144,11 @@ class Weibull(_Positive):
         log_ratio = pt.log(y) - log_mean(f, exposure) + self._log_ratio(theta)
         return gumbel_tails(theta["shape"] * log_ratio, theta["shape"])
 
+    def quantile(self, p: float, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """The y that is not exceeded with probability p."""
+        distance = np.log(-np.log1p(-p)) / theta["shape"] - self._log_ratio(theta)
+        return pt.exp(log_mean(f, exposure) + distance)
+
     def _log_ratio(self, theta: Theta) -> Tensor:
         """Log of the mean over the scale."""
         return pt.gammaln(1.0 + 1.0 / theta["shape"])
@@ -197,6 +207,10 @@ class LogLogistic(_Positive):
     ) -> tuple[Slopes, Slopes]:
         """Logs of the probabilities of at most y, and of more than y, given f."""
         return logistic_tails(self._distance(f, y, theta, exposure), theta["shape"])
+
+    def quantile(self, p: float, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """The y that is not exceeded with probability p."""
+        return pt.exp(log_mean(f, exposure) + special.logit(p) / theta["shape"])
 
     def _distance(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure) -> Tensor:
         return theta["shape"] * (pt.log(y) - log_mean(f, exposure))

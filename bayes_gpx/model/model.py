@@ -23,7 +23,7 @@ from bayes_gpx.aliases import Draws, Priors, Tensor
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.draws.each_draw import posteriors_at
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
-from bayes_gpx.likelihoods.events import KINDS, Event
+from bayes_gpx.likelihoods.events import KINDS, PRECISE, Event
 from bayes_gpx.model.bound_data import BoundModel, add_cells, add_points, bound_data, name_functions
 from bayes_gpx.model.description import described, probe_of, signature_of
 from bayes_gpx.model.fitting import infer
@@ -145,18 +145,20 @@ class Model:
         return view
 
     def of_event(self, of: str, at: float) -> Self:
-        """Return the model for explanations of a probability of y instead of its mean.
+        """Return the model for explanations of an event of y instead of its mean.
 
-        Every explanation function takes the result in place of the model, with the same `idata`.
-        The functions predict and explain on the response scale. Explanations are at an exposure of
-        1, and predictions at the exposure of each row.
+        Every explanation function takes the result in place of the model, with the same `idata`;
+        many have the options `of` and `at` themselves. They explain on the response scale, at an
+        exposure of 1, and predictions are at the exposure of each row.
 
         Parameters
         ----------
-        of : {"survival", "probability"}
+        of : {"survival", "probability", "hazard", "quantile"}
             Survival is the probability that y > at; "probability", for whole numbers, that y = at.
+            "hazard" is the density of y over survival, and "quantile" the y that is not exceeded
+            with probability `at`: both for "normal", "lognormal", "weibull" and "loglogistic".
         at : float
-            A value of y, in its units.
+            A value of y, in its units; for "quantile", a probability.
 
         Examples
         --------
@@ -187,7 +189,15 @@ class Model:
             self.training.refuse_outputs("of_event", "Fit one model for each output.")
         if of == "probability" and not observation.discrete:
             raise ValueError(f"of is {of!r}, but y is no whole number. Pass of='survival'.")
-        observation.read(np.array([at]))
+        if of in PRECISE and not hasattr(observation, "quantile"):
+            raise ValueError(
+                f"of is {of!r}, which likelihood={self.specification.likelihood!r} does not have. "
+                "Use 'normal', 'lognormal', 'weibull' or 'loglogistic', or of='survival'."
+            )
+        if of != "quantile":
+            observation.read(np.array([at]))
+        elif not 0.0 < at < 1.0:
+            raise ValueError(f"at is {at!r}, but a quantile needs a probability between 0 and 1.")
         self.training.refuse_all_outputs()
         scaling = self.training.y_scaling if observation.scaled else Scaling(0.0, 1.0)
         event = Event(observation, of, float(at), float(scaling.center), float(scaling.scale))

@@ -200,3 +200,45 @@ def test_events_of_rows_with_numbers_of_their_own_are_refused():
     both = bx.GP(X, pd.DataFrame({"time": TIMES, "other": TIMES[::-1]}))
     with pytest.raises(ValueError, match="Fit one model for each output"):
         both.of_output("time").of_event("survival", AT)
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "student_t"])
+def test_hazards_and_quantiles_are_those_of_the_distribution(name):
+    """By an option of the function, at several values at once."""
+    model, theta = bx.GP(X, TIMES, likelihood=name), KERNEL | FAMILIES[name][0]
+    times, levels = [10.0, AT], [0.1, 0.9]
+    rows = X.iloc[:3] + 0.1
+    options = {"draws": 50, "seed": 1, **QUIET}
+    hazard = bx.predictions(model, theta, rows, of="hazard", at=times, **options)
+    quantile = bx.predictions(model, theta, rows, of="quantile", at=levels, **options)
+    for t, p in zip(times, levels, strict=True):
+        given = FAMILIES[name][1](hazard["f"].values)
+        expected = given.pdf(t) / given.sf(t)
+        assert_allclose(hazard["hazard"].sel(at=t), expected, rtol=1e-7)
+        assert_allclose(quantile["quantile"].sel(at=p), given.ppf(p), rtol=1e-8)
+    again = bx.predictions(model.of_event("hazard", AT), theta, rows, **options)
+    assert_allclose(hazard["hazard_mean"].sel(at=AT), again["hazard_mean"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("function", [bx.attributions, bx.shapley_values])
+def test_shares_of_a_quantile_add_up(function):
+    model, theta = bx.GP(X, TIMES, likelihood="weibull"), KERNEL | {"shape": 2.0}
+    found = function(model, theta, X.iloc[:2], of="quantile", at=0.9, draws=20, **QUIET)
+    assert_allclose(found["attribution_mean"].sum("feature"), found["difference_mean"], atol=1e-6)
+    assert found.attrs["units"] == "quantile 0.9 of y"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"of": "survival"}, "at is missing"),
+        ({"at": 3.0}, "of is 'value'"),
+        ({"of": "quantile", "at": 3.0}, "between 0 and 1"),
+        ({"of": "hazard", "at": 3.0, "likelihood": "gamma"}, "does not have"),
+        ({"of": "survival", "at": [1.0, 2.0], "path": "x.zarr"}, "several values of at"),
+    ],
+)
+def test_an_event_that_cannot_be_explained_is_refused(options, message):
+    model = bx.GP(X, TIMES, likelihood=options.pop("likelihood", "weibull"))
+    with pytest.raises(ValueError, match=message):
+        bx.predictions(model, KERNEL | {"shape": 2.0}, **options, **QUIET)
