@@ -94,7 +94,7 @@ class Specification:
     correlation: int = 0  # functions that outputs, or classes, share: their correlation's rank
     settled: tuple[tuple[str, Any], ...] = ()  # fields of the likelihood that the data decide
     weighted: bool = False  # rows have weights
-    censored: tuple[str, ...] = ()  # how y is known of some rows, beside by its value
+    censored: tuple[str, ...] | None = None  # how y is known of some rows, beside by its value
     # What `on="response"` explains in place of the mean, as in `Model.of_event`. It is not
     # compared, because the posterior does not depend on it.
     event: Event | None = field(default=None, compare=False)
@@ -223,7 +223,7 @@ class Specification:
     @property
     def normal(self) -> bool:
         """Whether the likelihood is Gaussian, and f integrates out exactly."""
-        return self.observation.normal and not self.censored
+        return self.observation.normal and self.censored is None
 
     @property
     def exposed(self) -> bool:
@@ -240,12 +240,16 @@ class Specification:
     @cached_property
     def conditioned(self) -> Any:
         """The likelihood of training rows: `observation`, with their weights and bounds."""
-        found = Censored(self.observation, self.censored) if self.censored else self.observation
+        found = self.observation
+        if self.censored is not None:
+            found = Censored(found, self.censored)
         return Weighted(found) if self.weighted else found
 
     def of_row_data(self, row_data: RowData) -> Self:
         """The same of rows with weights or bounds of y, among others that may have them too."""
-        kinds = tuple(sorted({*self.censored, *row_data.kinds}))
+        kinds = self.censored
+        if row_data.censoring is not None:
+            kinds = tuple(sorted({*(kinds or ()), *row_data.kinds}))
         weighted = self.weighted or row_data.weights is not None
         return replace(self, weighted=weighted, censored=kinds)
 

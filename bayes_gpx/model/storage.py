@@ -327,7 +327,8 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
         kernel = Effects.of_fields(**kernel[EFFECTS])
     spec = settings["specification"] | {"kernel": kernel}
     spec["settled"] = tuple(map(tuple, spec.get("settled", ())))
-    spec["censored"] = tuple(spec.get("censored", ()))
+    if spec.get("censored") is not None:
+        spec["censored"] = tuple(spec["censored"])
     if isinstance(spec["likelihood"], dict):
         spec["likelihood"] = KnownNoise(**spec["likelihood"])
     if spec.get("approximation"):

@@ -1,5 +1,7 @@
 """Weights of rows, and rows of which only bounds of y are known."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytensor
@@ -9,6 +11,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import bayes_gpx as bx
+import lifelines_values
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.rows import CENSORING, Censored
@@ -226,3 +229,35 @@ def test_what_rows_cannot_have_is_refused(given, message):
 def test_a_gpx_with_weights_has_no_deviations():
     with pytest.raises(ValueError, match="sigma_w"):
         bx.GPX(X, RESPONSES["normal"], weights=WEIGHTS)
+
+
+@pytest.mark.parametrize("name", ["weibull", "loglogistic"])
+def test_a_linear_kernel_gives_coefficients_of_lifelines(name):
+    """With right-censored durations, and the shape that lifelines found."""
+    stored = json.loads(lifelines_values.STORED.read_text())[name]
+    frame, time, known = lifelines_values.rows()
+    model = bx.GP(
+        frame.assign(intercept=1.0),
+        time,
+        kernel="linear",
+        likelihood=name,
+        censoring=np.where(known, "none", "right"),
+        scale=False,
+        priors={"amplitude": 1e3, "shape": stored["shape"]},
+    )
+    found = bx.derivatives(model, {}, obs=[0], on="latent", **SUMMARY)
+    off = found["derivative_mean"].values[0, :2] - stored["slopes"]
+    assert (np.abs(off) < 1e-4 * np.array(stored["errors"])).all()
+    # The errors of lifelines include that of the shape.
+    assert_allclose(found["derivative_sd"].values[0, :2], stored["errors"], rtol=0.05)
+
+
+def test_weights_give_the_coefficients_of_weighted_least_squares():
+    y, sigma = RESPONSES["normal"], 0.4
+    priors = {"amplitude": 1e4, "sigma": sigma}
+    model = bx.GP(X, y, kernel="linear", weights=WEIGHTS, scale=False, priors=priors)
+    found = bx.derivatives(model, {}, obs=[0], **SUMMARY)
+    covariance = np.linalg.inv(X.T @ (WEIGHTS[:, None] * X)) * sigma**2
+    assert_allclose(found["derivative_sd"].values[0], np.sqrt(np.diag(covariance)), rtol=1e-5)
+    slopes = covariance @ X.T @ (WEIGHTS * y) / sigma**2
+    assert_allclose(found["derivative_mean"].values[0], slopes, rtol=1e-5)
