@@ -206,6 +206,8 @@ class GPRegressor(_Regressor):
         rows = {name: np.asarray(v) for name, v in known.items() if v is not None}
         rows["weights"] = weights
         kept = np.flatnonzero(weights)
+        if len(kept) == 0:
+            raise ValueError("sample_weight is zero in every row. Give some rows a weight above 0.")
         if len(kept) < len(weights):
             read = read.iloc[kept] if hasattr(read, "iloc") else read[kept]
             response, rows = response[kept], {name: v[kept] for name, v in rows.items()}

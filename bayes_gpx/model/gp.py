@@ -85,8 +85,9 @@ class GP(Model):
         sigma^2). For out-of-core data, the name of a column.
     weights : array (n,), optional
         Multiplies the log likelihood of each row: a row of weight 2 counts as two equal rows, also
-        for centers and scales. A `GPX` needs ``priors={"sigma_w": 0}``. Predictions and draws of y
-        are of rows of weight 1; `elpd` adds up weight times log density.
+        for centers and scales. Their mean should be 1: see "Choose a likelihood" in the guide. A
+        `GPX` needs ``priors={"sigma_w": 0}``. Predictions and draws of y are of rows of weight 1;
+        `elpd` adds up weight times log density.
     censoring : array (n,), optional
         "none", "left", "right" or "interval" for each row: y is the value itself; is at most that;
         is more than that; or is more than the first and at most the second column of a table y.

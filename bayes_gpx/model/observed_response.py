@@ -38,6 +38,7 @@ from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
 from bayes_gpx.posteriors.strategies.variational import Variational
 from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraints, WithConstraints
+from bayes_gpx.system.warning import warn
 
 
 def observe(
@@ -314,6 +315,10 @@ def refuse_many(n: int, specification: Specification) -> None:
         )
 
 
+MOST_WEIGHT = 1.01
+"""A larger mean of weights makes the density of a small sigma grow without bound."""
+
+
 def refuse_row_data(
     training: TrainingData, specification: Specification, priors: Mapping[str, Any]
 ) -> None:
@@ -347,6 +352,13 @@ def refuse_row_data(
     ):
         if wrong:
             raise ValueError(f"{given} was given with {what}. {cure}.")
+    mean = 1.0 if rows.weights is None else float(rows.weights.mean())
+    if observation.scaled and mean > MOST_WEIGHT and "sigma" not in priors:
+        warn(
+            f"weights have a mean of {mean:.3g}. They count as repeated rows with exactly the same "
+            "y, of which a noise sd near 0 is the best explanation. Divide them by their mean, or "
+            "give sigma a prior that keeps it away from 0."
+        )
 
 
 def refuse_streamed(specification: Specification) -> None:

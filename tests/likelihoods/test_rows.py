@@ -17,6 +17,7 @@ from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.rows import CENSORING, Censored
 from bayes_gpx.numerics.compile_modes import MODE
 
+pytestmark = pytest.mark.filterwarnings("ignore:weights have a mean of")
 RNG = np.random.default_rng(3)
 N = 16
 X = RNG.normal(size=(N, 2))
@@ -261,3 +262,8 @@ def test_weights_give_the_coefficients_of_weighted_least_squares():
     assert_allclose(found["derivative_sd"].values[0], np.sqrt(np.diag(covariance)), rtol=1e-5)
     slopes = covariance @ X.T @ (WEIGHTS * y) / sigma**2
     assert_allclose(found["derivative_mean"].values[0], slopes, rtol=1e-5)
+
+
+def test_weights_that_drive_the_noise_to_0_are_named():
+    with pytest.warns(UserWarning, match="weights have a mean of 1.25"):
+        bx.GP(X, RESPONSES["normal"], weights=WEIGHTS)
