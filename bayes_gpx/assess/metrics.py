@@ -1,4 +1,4 @@
-"""Metrics of explanations (faithfulness, sufficiency, stability) and coverage of intervals.
+"""Metrics of explanations (faithfulness, sufficiency, stability) and of predictions.
 
 The first three take an explanation by its posterior means.
 """
@@ -6,7 +6,7 @@ The first three take an explanation by its posterior means.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import xarray as xr
@@ -98,6 +98,113 @@ def _places_left_out(dataset: xr.Dataset, seen: xr.DataArray) -> xr.DataArray:
             "was fitted to, or the result of bx.predictions for other responses."
         )
     return dataset["pit"]
+
+
+def concordance(dataset: xr.Dataset, y: Column, known: Column) -> float:
+    """Compute the proportion of pairs of durations that predictions put in the right order.
+
+    It is Harrell's C. A pair counts if it is known which duration is the shorter one; equal
+    predictions count half.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A result of `bayes_gpx.predictions`, or of `bayes_gpx.loo_predictions`: longer durations are
+        expected where `response_mean` is larger.
+    y : array or pandas.Series (m,)
+        Observed durations, or the times until which rows were observed, in the dataset's order.
+    known : array of bool (m,)
+        Whether the duration ended at `y`.
+
+    Returns
+    -------
+    float
+        1 for the right order everywhere, and about 0.5 for a random one.
+
+    Examples
+    --------
+    >>> import xarray as xr
+    >>> import bayes_gpx as bx
+    >>> found = xr.Dataset({"response_mean": ("obs", [1.0, 2.0, 3.0])}, {"obs": [0, 1, 2]})
+    >>> bx.metrics.concordance(found, [4.0, 5.0, 9.0], [True, False, True])
+    1.0
+    """
+    time, ended = _durations(dataset, y, known)
+    mean = dataset["response_mean"].values
+    right = pairs = 0.0
+    for t, expected in zip(time[ended], mean[ended], strict=True):
+        longer = (time > t) | ((time == t) & ~ended)
+        pairs += longer.sum()
+        right += (mean[longer] > expected).sum() + 0.5 * (mean[longer] == expected).sum()
+    if not pairs:
+        raise ValueError("No duration is known to be shorter than another. Pass more rows.")
+    return float(right / pairs)
+
+
+def brier_score(dataset: xr.Dataset, y: Column, known: Column) -> xr.DataArray:
+    """Compute the mean squared error of survival probabilities at several times.
+
+    Rows that were observed for too short a time do not count; those that were observed long enough
+    count for them, by the inverse of Kaplan and Meier's estimate of being observed so long [1]_.
+
+    Parameters
+    ----------
+    dataset : xarray.Dataset
+        A result of ``bayes_gpx.predictions(..., of="survival", at=times)``.
+    y : array or pandas.Series (m,)
+        Observed durations, or the times until which rows were observed, in the dataset's order.
+    known : array of bool (m,)
+        Whether the duration ended at `y`.
+
+    Returns
+    -------
+    xarray.DataArray
+        The score at each time, with dim `at`; 0 is perfect. The integrated Brier score is
+        ``score.integrate("at") / (times[-1] - times[0])``.
+
+    Notes
+    -----
+    The time at which observation ends must not depend on the features. Times should be below the
+    longest observed one.
+
+    References
+    ----------
+    .. [1] Graf, Schmoor, Sauerbrei and Schumacher, "Assessment and comparison of prognostic
+       classification schemes for survival data", Statistics in Medicine 18 (1999) 2529-2545.
+    """
+    if "survival_mean" not in dataset or "at" not in dataset["survival_mean"].dims:
+        raise ValueError(
+            "The dataset has no survival probabilities at several times. Pass the result of "
+            "bx.predictions(..., of='survival', at=[...])."
+        )
+    time, ended = _durations(dataset, y, known)
+    survival = dataset["survival_mean"].transpose("obs", "at")
+    ends, at_risk = np.unique(time[~ended]), np.sort(time)
+    at_end = np.array([np.sum((time == t) & ~ended) for t in ends])
+    kept = np.cumprod(1.0 - at_end / (len(time) - np.searchsorted(at_risk, ends)))
+
+    def observed(t: np.ndarray, side: Literal["left", "right"]) -> np.ndarray:
+        """Estimate of the probability to be observed at least (left), or longer than, t."""
+        return np.concatenate([[1.0], kept])[np.searchsorted(ends, t, side)]
+
+    at = survival["at"].values
+    gone, there = (time[:, None] <= at) & ended[:, None], time[:, None] > at
+    with np.errstate(divide="ignore"):
+        of_gone, of_there = 1.0 / observed(time, "left")[:, None], 1.0 / observed(at, "right")
+    weights = np.where(gone, of_gone, np.where(there, of_there, 0.0))
+    squares = weights * (there - survival.values) ** 2
+    return xr.DataArray(squares.mean(axis=0), {"at": at}, ["at"], name="brier_score")
+
+
+def _durations(dataset: xr.Dataset, y: Column, known: Column) -> tuple[np.ndarray, np.ndarray]:
+    """Durations, and which of them ended, (m,) each."""
+    time, ended = read_observed(dataset, y).values, np.asarray(known)
+    if ended.shape != time.shape or ended.dtype != bool:
+        raise ValueError(
+            f"known has shape {ended.shape} and dtype {ended.dtype}, but must be True or False for "
+            f"each of {len(time)} rows."
+        )
+    return time, ended
 
 
 def stability(

@@ -1,5 +1,6 @@
 """Probabilities of events of y, explained: against SciPy's distributions and draws of y."""
 
+import json
 import pickle
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy import integrate, stats
 from scipy.special import gamma
 
 import bayes_gpx as bx
+import lifelines_values
 from bayes_gpx.draws import results
 from bayes_gpx.plots.selection import at_baseline
 from known_draws import known, scattered
@@ -242,3 +244,28 @@ def test_an_event_that_cannot_be_explained_is_refused(options, message):
     model = bx.GP(X, TIMES, likelihood=options.pop("likelihood", "weibull"))
     with pytest.raises(ValueError, match=message):
         bx.predictions(model, KERNEL | {"shape": 2.0}, **options, **QUIET)
+
+
+def test_concordance_is_that_of_lifelines():
+    frame, time, known_end = lifelines_values.rows()
+    expected = frame["dose"].round(1).to_numpy()
+    found = xr.Dataset({"response_mean": ("obs", expected)}, {"obs": frame.index})
+    stored = json.loads(lifelines_values.STORED.read_text())["concordance"]
+    assert_allclose(bx.metrics.concordance(found, time, known_end), stored, rtol=1e-12)
+
+
+def test_brier_scores_are_those_of_whole_durations():
+    """Without bounds the mean square; with bounds, the same in expectation."""
+    random, n, at = np.random.default_rng(8), 40_000, np.array([5.0, 20.0])
+    time, end = random.exponential(15.0, n), random.exponential(20.0, n)
+    survival = np.exp(-at / random.uniform(10.0, 20.0, (n, 1)))
+    found = xr.Dataset({"survival_mean": (("obs", "at"), survival)}, {"obs": range(n), "at": at})
+    whole = bx.metrics.brier_score(found, time, np.ones(n, bool))
+    square = ((time[:, None] > at) - survival) ** 2
+    assert_allclose(whole, square.mean(axis=0), rtol=1e-12)
+    bounded = bx.metrics.brier_score(found, np.minimum(time, end), time < end)
+    weighted_error = 3.0 * square.std(axis=0) * np.sqrt(np.exp(at / 20.0) / n)
+    assert (np.abs(bounded - whole) < weighted_error).all()
+    for wrong, message in ((found.drop_vars("at"), "no survival"), (found, "True or False")):
+        with pytest.raises(ValueError, match=message):
+            bx.metrics.brier_score(wrong.isel(at=0) if wrong is not found else found, time, time)
