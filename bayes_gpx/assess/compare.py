@@ -278,7 +278,8 @@ def refuse_incomparable(models: Mapping[str, tuple[Model, xr.DataTree]]) -> None
                 f"{pair} are models of different responses. Use the same y; densities of a "
                 "transformed response are on another scale."
             )
-        discrete = [not m.specification.observation.scaled for m in (model, other)]
+        each = (m.specification.observation for m in (model, other))
+        discrete = [not (own.scaled or own.processes) for own in each]
         if discrete[0] != discrete[1]:
             raise ValueError(
                 f"{pair}: one has probabilities of classes or counts, and the other densities of "

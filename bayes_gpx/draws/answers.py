@@ -76,7 +76,8 @@ def of_draws(
     moments = f"of the {of}"
     if exact is not None:
         dataset = _with_means(dataset, view.question, exact)
-        how = ", by quasi-random points, with errors below 0.001" if "class" in dataset.dims else ""
+        points = "class" in dataset.dims and model.specification.observation.labelled
+        how = ", by quasi-random points, with errors below 0.001" if points else ""
         moments = f"{EXACT}{how}, sds and covariances of the {of}"
     attrs = {
         "relative_jitter": jitter(),

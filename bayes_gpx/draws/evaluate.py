@@ -212,7 +212,7 @@ def evaluate(
     for number, theta, rows, label, (mean, second, *other), jitter in found:
         last = rows.stop == len(where.X)
         rows = rows if where.by is None else slice(0, m)  # noqa: PLW2901
-        part = question.in_units(mean, second, result.drawn)
+        part = question.in_units(mean, second, result.drawn, label)
         more: dict[str, Any] = {}
         noise: Any = 0.0
         if question.noisy:

@@ -17,6 +17,7 @@ from bayes_gpx.numerics.threads import ThreadedFunction
 if TYPE_CHECKING:
     from bayes_gpx.draws.protocols import ModelLike
     from bayes_gpx.likelihoods.base import ScalarLikelihood
+    from bayes_gpx.likelihoods.heteroscedastic import HeteroscedasticNormal
 
 
 class NewResponses:
@@ -28,6 +29,8 @@ class NewResponses:
         self._mean = model.specification.response
         self.exposure, self.of_mean = exposure, self._mean.mean_name is not None
         self.name: str = self._mean.mean_name or "y"
+        if self._observation.processes:  # moments of y and of its parameters are exact
+            self.of_mean, self.name = False, "y"
         self._classes: tuple[int, ...] = self._observation.class_shape
         self.width = self._classes[0] if self._classes else 1
 
@@ -39,6 +42,9 @@ class NewResponses:
         self, mean: np.ndarray, second: np.ndarray, rows: slice, theta: Mapping[str, Any]
     ) -> tuple[np.ndarray, np.ndarray | float]:
         """Mean and variance of the response at a draw: the expected mean response is certain."""
+        if self._observation.processes:
+            own = cast("HeteroscedasticNormal", self._observation)
+            return own.moments(mean, cast(np.ndarray, blocks(second)))
         if not self.of_mean:
             likelihood = cast("ScalarLikelihood", self._observation)
             noise = self._training.y_scaling.scale**2 * likelihood.variance(0.0, theta)
@@ -55,6 +61,7 @@ class NewResponses:
     ) -> dict[str, np.ndarray]:
         """Draws by name, from draws of f (draw, k) or (draw, k, C)."""
         scale, exposure = self._training.y_scaling.scale, self.exposure[rows]
+        f = f - self._observation.centers
         found = {"y": self._observation.draw(f / scale, theta, rng, exposure) * scale}
         if self.of_mean:
             found[self.name] = mean_response(self._mean, unscaled(self._model, f), exposure, theta)

@@ -340,8 +340,8 @@ def refuse_classes(model: ModelLike, what: str) -> None:
     """Raise for a model of several classes, which does not support the request."""
     if model.specification.classes is not None:
         raise ValueError(
-            f"{what} with likelihood='categorical': several classes are not supported here. Use "
-            "bx.derivatives or bx.attributions."
+            f"{what} with likelihood={str(model.specification.likelihood)!r}: several latent "
+            "values of a row are not supported here. Use bx.derivatives or bx.attributions."
         )
 
 

@@ -94,6 +94,9 @@ class ModelLike(Protocol):
     called_kernel: Any  # result of a callable kernel, or None
     own_variables: tuple  # random variables that it created
 
+    def class_labels(self, of_response: bool) -> tuple:
+        """Labels of the latent values of a row, or of their responses, if there are several."""
+
     @property
     def signature(self) -> str:
         """Text that tells one model from another."""

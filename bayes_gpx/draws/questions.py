@@ -50,6 +50,8 @@ class Question:
     mixes
         Sums (c, width) of the operator's numbers that make the components, on the model's scale, as
         indicators add to their categorical column; None if each number is a component.
+    by_class
+        What is added for each of several classes, (C,), beside the offset; None for nothing.
     center
         Centers (c,) of the components' features, kept with the numbers.
     noisy
@@ -76,6 +78,7 @@ class Question:
     factor: np.ndarray
     units: str
     offset: float | np.ndarray = 0.0
+    by_class: np.ndarray | None = None
     mixes: np.ndarray | None = None
     center: np.ndarray | None = None
     noisy: str | None = None
@@ -96,6 +99,11 @@ class Question:
     def jointly(self) -> bool:
         """Whether the components are the values of all classes."""
         return bool(self.axes) and self.axes[0].dim == "class"
+
+    def offset_of(self, label: int) -> np.ndarray:
+        """What is added to each component, (c,), of a class."""
+        own = 0.0 if self.by_class is None else self.by_class[label]
+        return np.broadcast_to(self.offset + own, len(self.factor))
 
     @property
     def width(self) -> int:
@@ -126,13 +134,13 @@ class Question:
         return np.moveaxis(np.tensordot(values, self.mixes, (axis, 1)), -1, axis)
 
     def in_units(
-        self, mean: np.ndarray, second: np.ndarray, picked: np.ndarray
+        self, mean: np.ndarray, second: np.ndarray, picked: np.ndarray, label: int = 0
     ) -> tuple[np.ndarray, np.ndarray]:
         """Picked components in user units: mean (m, k), and second moments of the kind given."""
         # Variances (m width,) become (m, k), covariances within rows (m, width, width) become (m,
         # k, k), and covariances of all numbers (m width, m width) become (m, k, m, k).
         c, factor = self.width, self.factor[picked]
-        offset = np.broadcast_to(self.offset, len(self.factor))[picked]
+        offset = self.offset_of(label)[picked]
         mean = self.mixed(mean.reshape((-1, c)), 1)[:, picked] * factor + offset
         if second.ndim == 1:
             return mean, second.reshape((-1, c))[:, picked] * factor**2
@@ -146,11 +154,14 @@ class Question:
 
 def value(model: Any, *, smooth: bool = False, across: bool = False) -> Question:
     """f(x), with y where noise is normal; or the smooth part of f; or f of all classes, jointly."""
+    observation = model.specification.observation
     if across:
         return replace(
             value(model),
-            axes=(Axis("class", model.training.labels),),
+            axes=(Axis("class", model.class_labels(False)),),
             factor=np.ones(model.specification.classes),
+            offset=np.zeros(model.specification.classes) + observation.centers,
+            by_class=None,
             beside=None,
         )
     deviates = model.specification.family == "GPX" and not smooth
@@ -164,6 +175,7 @@ def value(model: Any, *, smooth: bool = False, across: bool = False) -> Question
         noisy="y" if model.specification.normal and not smooth else None,
         samples=SMOOTH if smooth else None,
         beside=("smooth", _smooth_value) if deviates else None,
+        by_class=observation.centers if observation.processes else None,
     )
 
 

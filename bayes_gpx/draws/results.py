@@ -59,7 +59,8 @@ class Result:
         self._model, self._question, self._where = model, question, where
         self._response = response
         each = model.specification.classes is not None and not question.jointly
-        self.classes = tuple(model.training.labels or ()) if each else ()
+        of_response = question.attrs.get("scale") == "response"
+        self.classes = model.class_labels(of_response) if each else ()
         self._across = covariance and where.by is not None
         self._picked = picked = question.picked(features, covariance and not self._across)
         self.drawn = np.arange(len(question.factor)) if question.total else picked
@@ -117,7 +118,7 @@ class Result:
         if store is not None and shapes:
             if self._model.specification.classes is not None:
                 raise ValueError(
-                    "path was given with likelihood='categorical', but classes are kept in memory. "
+                    "path was given, but several classes or processes are kept in memory. "
                     "Leave path out, and explain fewer observations at a time with obs=, or pass "
                     "keep='summary'."
                 )
@@ -293,10 +294,10 @@ class Result:
         # `values` are (draws, k, c), or (draws, k, C, c), and their `total` (draws, k) or (draws,
         # k, C).
         question, kept = self._question, self._kept
-        offset = np.broadcast_to(question.offset, len(question.factor))[self.drawn]
-        values = question.mixed(values, -1)[..., self.drawn] * question.factor[self.drawn] + offset
+        values = question.mixed(values, -1)[..., self.drawn] * question.factor[self.drawn]
         for label in range(len(self._mean)):
             own = values[..., label, :] if self.classes else values
+            own = own + question.offset_of(label)[self.drawn]
             none = 0.0 if self._cov is not None else None
             self._accumulate(question.name, rows, own[..., kept], 0.0, cov=none, label=label)
             if question.total and total is not None:
@@ -427,7 +428,7 @@ class Result:
     ) -> Variables:
         """Draws, moments and interval of new responses and their means, beside those of f."""
         name, (dims, f) = response.name, variables["f_mean"]
-        own = {"y": dims[:1], name: dims} if response.of_mean else {"y": dims}
+        own = {"y": dims[:1]} | ({name: dims} if response.of_mean else {})
         found = {n: (("chain", "draw", *own[n]), held[n]) for n in own if n in held}
         mean, sd = self.moments(name)
         if response.of_mean:

@@ -124,7 +124,7 @@ def joint_values(
     asking = _Asking(model, hyper, each, entropy, progressbar)
     f = np.concatenate([values for _, _, _, (values,) in asking([view], None)])
     f = f.reshape((len(hyper.chain), -1, *f.shape[1:]))
-    return view.latent.factor * f + view.latent.offset
+    return view.latent.factor * f + view.latent.offset + model.specification.observation.centers
 
 
 class _Asking:

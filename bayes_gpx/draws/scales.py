@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 import pytensor.tensor as pt
-from scipy.special import softmax
 
 from bayes_gpx.draws.intervals import BLOCK_NUMBERS
 from bayes_gpx.draws.protocols import ModelLike
@@ -149,8 +148,7 @@ class Response(Latent):
     def slopes(self, f: np.ndarray) -> np.ndarray:
         """S'(f) (m, t), or the derivatives (m, t, C, C) of each probability in each f."""
         if self.several:
-            p = softmax(f, axis=-1)
-            return p[..., :, None] * (np.eye(f.shape[-1]) - p[..., None, :])
+            return cast("VectorLikelihood", self._observation).slopes(f)
         return self._responses(f)[1]
 
     def expected(self, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
@@ -173,17 +171,12 @@ class Response(Latent):
             _, slope, bend = self._responses(f[:, None])
             crossed = gradients[:, :, None] * gradients[:, None]
             return slope * hessians + bend * crossed.reshape(hessians.shape)
-        # With E and Cov over classes with probabilities p: p_c times h_c - E h, h the Hessian, and
-        # times the product of g_d,c - E g_d with g_e,c - E g_e less Cov(g_d, g_e).
-        p = softmax(f, axis=-1)[:, None]
-        centered = gradients - (p * gradients).sum(axis=-1, keepdims=True)
-        crossed = (centered[:, :, None] * centered[:, None]).reshape(hessians.shape)
-        inside = hessians + crossed
-        return (p * (inside - (p * inside).sum(axis=-1, keepdims=True))).transpose(0, 2, 1)
+        likelihood = cast("VectorLikelihood", self._observation)
+        return likelihood.second_derivatives(f, gradients, hessians)
 
     def of_classes(self, mean: Jet, variance: Jet) -> tuple[Jet, ...]:
-        """Expected probabilities."""
-        return expected_probabilities(mean, variance)
+        """Expected responses."""
+        return cast("VectorLikelihood", self._observation).expected_jets(mean, variance)
 
     def expected_bends(self, mean: Jet, variance: Jet) -> np.ndarray:
         """Second derivatives of E S(f) of normal f, (m, [C,] d, d)."""
@@ -296,6 +289,11 @@ class LogVariance(Latent):
 def log_variance(model: ModelLike, on: str) -> LogVariance:
     """The log of the variance of y, on the response scale, or of f."""
     one_of("on", on, ("response", "latent"))
+    if on == "response" and model.specification.observation.processes:
+        raise ValueError(
+            "of='log_variance' was given, but the standard deviation of y is a process of the "
+            "model. Leave `of` out to explain it, or pass on='latent' for the variances of f."
+        )
     return LogVariance(model, of_y=on == "response")
 
 
@@ -357,7 +355,9 @@ def mean_response(
 def unscaled(model: ModelLike, f: np.ndarray) -> np.ndarray:
     """Values of f on the likelihood's scale, from those in user units."""
     scaling = model.training.y_scaling
-    return (f - scaling.center) / scaling.scale if model.training.scales_y else f
+    if model.training.scales_y:
+        return (f - scaling.center) / scaling.scale
+    return f - model.specification.observation.centers
 
 
 def by_element(

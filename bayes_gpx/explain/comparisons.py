@@ -400,7 +400,7 @@ def _by_draws(
     coords = {along: index, "contrast": labels, "chain": hyper.chain}
     coords["draw"] = np.arange(each) if hyper.alone else hyper.draw
     if apart.ndim == 5:
-        coords["class"] = list(model.training.labels)
+        coords["class"] = list(model.class_labels(responds(model, on)))
     found = xr.DataArray(apart, coords, dims).to_dataset(name="comparison")
     units = response_units(model) if comparison == "difference" else comparison
     attrs = {"units": units, "moments": "of the draws"}

@@ -213,6 +213,11 @@ def kernel_of(model: Model) -> Kernel:
             "A GPX is a sum of contributions, one for each feature, and has no other components. "
             "Use bx.contributions."
         )
+    if specification.processes:
+        raise ValueError(
+            f"The processes of likelihood={specification.likelihood!r} have kernels of their own, "
+            "which are not divided into components. Use bx.attributions or bx.shapley_values."
+        )
     sizes = {"feature": (training.d,), "z_feature": (training.p,), None: ()}
     known = (h for h in specification.hyperparameters if h.dim in sizes)
     theta = {h.name: pt.tensor(shape=sizes[h.dim]) for h in known}

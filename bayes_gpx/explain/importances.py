@@ -214,7 +214,7 @@ def importances(
     }
     classes = model.specification.classes
     if classes is not None:
-        coords["class"] = list(model.training.labels)
+        coords["class"] = list(model.class_labels(on_response))
     units = _units(response_units(model) if on_response else questions.latent_units(model))
     kept = {name: found[name] for measure in measures for name in found if name.startswith(measure)}
     variables = {

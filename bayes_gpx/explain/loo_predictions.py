@@ -182,7 +182,11 @@ def loo_predictions(
     )
     joint, terms, mean, spread, *more = found
     observation, training = model.specification.observation, model.training
-    if observation.class_shape:
+    if observation.processes:
+        cov = spread @ spread.swapaxes(-1, -2)
+        moments = observation.moments(mean + observation.centers, cov)
+        (expected, around), at_most = (v[..., 0] for v in moments), more
+    elif observation.class_shape:
         expected, at_most = probabilities(mean, spread @ spread.swapaxes(-1, -2)), []
         label = training.scaled()["y"].astype(int)[:, None]
         terms = np.log(np.take_along_axis(expected, label[None, None], axis=-1)[..., 0])
@@ -204,7 +208,9 @@ def loo_predictions(
     first = _averaged(weights, expected)
     exposure, rows = training.scaled_exposure, training.row_data or RowData()
     counted = 1.0 if rows.weights is None else rows.weights
-    if observation.mean_name is None:
+    if observation.processes:
+        sd = np.sqrt(_averaged(weights, around + (expected - first) ** 2))
+    elif observation.mean_name is None:
         own = (model.specification.of_outputs(theta, training.code) for _, theta in hyper)
         noise = np.array([observation.variance(0.0, theta, exposure) for theta in own])
         around = spread + noise.reshape((*spread.shape[:2], -1))

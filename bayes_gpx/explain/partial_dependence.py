@@ -204,7 +204,7 @@ def partial_dependence(
         level = [levels + [""] * (length - len(levels)) for levels in own]
         coords["level"] = ("feature", "step"), level
     if several:
-        coords["class"] = list(model.training.labels)
+        coords["class"] = list(model.class_labels(on_response))
     units = response_units(model) if on_response else questions.latent_units(model)
     attrs = {"units": units, "ci_prob": prob, "moments": moments}
     found = xr.Dataset(variables, coords, origin(model) | attrs)

@@ -16,6 +16,7 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.new_responses import NewResponses
+from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.answered import answered, documented, of_events
 from bayes_gpx.likelihoods import exposure_of
 from bayes_gpx.numerics.threads import on_cores
@@ -191,8 +192,22 @@ def _answer(
         return found.assign(response_mean=found["f_mean"]) if mean_alone else found
     options["response"] = NewResponses(model, cast(np.ndarray, exposures))
     found = evaluate(model, idata, quantity, where, on="latent", **options)
+    if model.specification.processes:
+        return _of_processes(found).assign_attrs(units=response_units(model))
     _warn_of_rates(model, found)
     return found
+
+
+def _of_processes(found: xr.Dataset) -> xr.Dataset:
+    """Moments of y and of its standard deviation, instead of moments along the processes."""
+    moments = [str(name) for name in found if str(name).startswith(("y_", "response_"))]
+    each = {name: found[name].isel({"class": 0}, drop=True) for name in moments}
+    for part in ("mean", "sd"):
+        each[f"sd_{part}"] = found[f"y_{part}"].isel({"class": 1}, drop=True)
+    if "f" in found:
+        log_sd = found["f"].isel({"class": 1}, drop=True)
+        each["sd"] = log_sd.copy(data=np.exp(log_sd.values))
+    return found.drop_vars(moments).assign(each)
 
 
 def _warn_of_rates(model: Model, found: xr.Dataset) -> None:

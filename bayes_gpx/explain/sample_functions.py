@@ -255,6 +255,7 @@ class RandomFunctions:
         model.training.refuse_outputs("Responses given functions", "bx.log_likelihood has theirs.")
         found = self.predictions()
         f = model.training.y_scaling.apply(found["f"].values)
+        f = f - model.specification.observation.centers
         terms = xr.DataArray(
             log_likelihood_given(model, hyper, f),
             {name: found[name] for name in ("chain", "draw", "obs")},

@@ -7,6 +7,7 @@ from bayes_gpx.likelihoods.binomial import Binomial
 from bayes_gpx.likelihoods.classification import Bernoulli, Categorical, Logit, Probit
 from bayes_gpx.likelihoods.continuous import KnownNoise as KnownNoise, Normal, StudentT
 from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson
+from bayes_gpx.likelihoods.heteroscedastic import HeteroscedasticNormal
 from bayes_gpx.likelihoods.ordinal import Ordinal
 from bayes_gpx.likelihoods.own import custom as custom
 from bayes_gpx.likelihoods.positive import Gamma, LogLogistic, LogNormal, Weibull
@@ -17,6 +18,7 @@ from bayes_gpx.validation import one_of
 KNOWN: dict[str, dict[str, Likelihood]] = {
     "normal": {"identity": Normal()},
     "student_t": {"identity": StudentT()},
+    "heteroscedastic_normal": {"identity": HeteroscedasticNormal()},
     "bernoulli": {"logit": Bernoulli(Logit()), "probit": Bernoulli(Probit())},
     "binomial": {"logit": Binomial(Logit()), "probit": Binomial(Probit())},
     "categorical": {"softmax": Categorical()},

@@ -98,6 +98,15 @@ class Likelihood(ABC):
         Shape of the exposures, as NumPy's signatures write it.
     classes : int or None
         Number of latent values of a row; None for one.
+    processes : tuple of str
+        Names of the latent values, if each is a process with hyperparameters of its own. None by
+        default: several latent values are of classes then.
+    responses : tuple of str
+        Names of the mean responses of processes.
+    centers : array (C,)
+        Prior means of the processes, which f does not contain; 0 by default.
+    class_dim : str
+        The dim of several latent values: "class" or "process".
     """
 
     units: ClassVar[str]
@@ -115,6 +124,10 @@ class Likelihood(ABC):
     normal: ClassVar[bool] = False
     core_shape: ClassVar[str] = "(n)"
     classes: int | None = None
+    processes: ClassVar[tuple[str, ...]] = ()
+    responses: ClassVar[tuple[str, ...]] = ()
+    centers: Any = 0.0
+    class_dim: ClassVar[str] = "class"
 
     @abstractmethod
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
@@ -159,8 +172,11 @@ class Likelihood(ABC):
         """
         return read_reals(y), None
 
-    def settled(self, y: np.ndarray) -> dict[str, Any]:
-        """Fields of the likelihood that the training responses decide; none by default."""
+    def settled(self, y: np.ndarray, scale: bool = True) -> dict[str, Any]:
+        """Fields of the likelihood that the training responses decide; none by default.
+
+        `scale` is whether the model scales its data.
+        """
         return {}
 
     def refuse(self, y: np.ndarray, exposure: np.ndarray) -> None:  # noqa: B027
@@ -347,6 +363,23 @@ class VectorLikelihood(Likelihood):
     def logp_and_slopes(self, f: Tensor, y: Tensor, theta: Theta) -> tuple[Tensor, Tensor]:
         """`logp` and its gradient (n, C), as precise as their sums over nodes need."""
         return self.logp(f, y, theta), self.derivatives(f, y, theta)[0]
+
+    @abstractmethod
+    def slopes(self, f: np.ndarray) -> np.ndarray:
+        """Derivatives of `response` in f (..., C), in NumPy: (..., C, C), the latent value last."""
+
+    @abstractmethod
+    def second_derivatives(
+        self, f: np.ndarray, gradients: np.ndarray, hessians: np.ndarray
+    ) -> np.ndarray:
+        """Second derivatives (m, C, d^2) of `response` in x, in NumPy.
+
+        From f (m, C), its gradients (m, d, C) and its second derivatives (m, d^2, C).
+        """
+
+    @abstractmethod
+    def expected_jets(self, mean: Jet, variance: Jet) -> tuple[Jet, ...]:
+        """Jets of each expected response, from jets of f with last dims (C,) and (C, C)."""
 
     @abstractmethod
     def expected_information(self, mean: Tensor, sd: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
-from scipy.special import expit, ndtr
+from scipy.special import expit, ndtr, softmax
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.data.response import read_labels
@@ -344,6 +344,27 @@ class Categorical(Labelled, VectorLikelihood):
         Second derivatives come from `contracted`.
         """
         return Response(pt.exp(log_softmax(f)), self.fisher(f), None)
+
+    def slopes(self, f: np.ndarray) -> np.ndarray:
+        """Derivatives (..., C, C) of the probabilities in f, in NumPy."""
+        p = softmax(f, axis=-1)
+        return p[..., :, None] * (np.eye(f.shape[-1]) - p[..., None, :])
+
+    def second_derivatives(
+        self, f: np.ndarray, gradients: np.ndarray, hessians: np.ndarray
+    ) -> np.ndarray:
+        """Second derivatives (m, C, d^2) of the probabilities in x."""
+        # With E and Cov over classes with probabilities p: p_c times h_c - E h, h the Hessian, and
+        # times the product of g_d,c - E g_d with g_e,c - E g_e less Cov(g_d, g_e).
+        p = softmax(f, axis=-1)[:, None]
+        centered = gradients - (p * gradients).sum(axis=-1, keepdims=True)
+        crossed = (centered[:, :, None] * centered[:, None]).reshape(hessians.shape)
+        inside = hessians + crossed
+        return (p * (inside - (p * inside).sum(axis=-1, keepdims=True))).transpose(0, 2, 1)
+
+    def expected_jets(self, mean: Jet, variance: Jet) -> tuple[Jet, ...]:
+        """Jets of the expected probabilities, by quasi-random points."""
+        return expected_probabilities(mean, variance)
 
     def logp_and_slopes(self, f: Tensor, y: Tensor, theta: Theta) -> tuple[Tensor, Tensor]:
         """`logp` and its gradient, of absolute precision alone, by one exponential for each f."""

@@ -64,7 +64,7 @@ class Ordinal(Labelled, ScalarLikelihood):
         """Return whole numbers, or codes of an ordered categorical, within known categories."""
         return read_categories(y, self.first, self.count if self.known else 0), None
 
-    def settled(self, y: np.ndarray) -> dict[str, Any]:
+    def settled(self, y: np.ndarray, scale: bool = True) -> dict[str, Any]:
         """The first category and their number, if they are not known yet."""
         if self.known:
             return {}

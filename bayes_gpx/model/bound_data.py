@@ -109,10 +109,12 @@ def add_cells(
     return in_groups(x[rows], codes), None if z is None else z[rows]
 
 
-def name_functions(data: TrainingData, correlation: int, rename: Rename) -> None:
-    """Add names of outputs or classes, and numbers of shared functions, to the model."""
+def name_functions(
+    data: TrainingData, dim: str, labels: Sequence, correlation: int, rename: Rename
+) -> None:
+    """Add names of outputs, or labels of classes, and numbers of shared functions to the model."""
     model = pm.modelcontext(None)
-    dim, names = "class", [str(label) for label in data.labels or ()]
+    names = [str(label) for label in labels]
     if data.outputs is not None:
         dim, names = "output", list(data.outputs.names)
     model.add_coord(rename(dim), names)

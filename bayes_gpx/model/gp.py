@@ -54,9 +54,11 @@ class GP(Model):
     ard : bool
         Give each feature its own lengthscale.
     likelihood : str or likelihood
-        "normal", "student_t", "bernoulli", "binomial", "ordinal", "categorical", "poisson",
-        "negative_binomial", "zero_inflated_poisson", "zero_inflated_negative_binomial",
-        "lognormal", "gamma", "weibull", "loglogistic", "beta", or one from `likelihoods.custom`.
+        "normal", "student_t", "heteroscedastic_normal", "bernoulli", "binomial", "ordinal",
+        "categorical", "poisson", "negative_binomial", "zero_inflated_poisson",
+        "zero_inflated_negative_binomial", "lognormal", "gamma", "weibull", "loglogistic", "beta",
+        or one from `likelihoods.custom`. With "heteroscedastic_normal", the mean and the log
+        standard deviation of y are each a process, with hyperparameters of its own.
         Class labels may be strings, booleans or whole numbers. With "bernoulli", for two classes, f
         is the log odds (or the probit, depending on `link`) of the second class in sorted order.
         "ordinal" is for whole numbers that are ordered categories. With "categorical", each class

@@ -22,6 +22,7 @@ from bayes_gpx.posteriors.base import (
 )
 from bayes_gpx.posteriors.prior_functions import by_class
 from bayes_gpx.posteriors.strategies.correlated import CorrelatedValues
+from bayes_gpx.posteriors.strategies.processes import ProcessesValues
 from bayes_gpx.posteriors.strategies.sampled import SampledValues
 from bayes_gpx.processes.basis_process import BasisProcess
 from bayes_gpx.processes.gaussian_process import GaussianProcess
@@ -52,7 +53,9 @@ def latent_names(specification: Specification, rename: Rename) -> dict[str, str]
 
 def _on_rows(specification: Specification) -> bool:
     """Whether latent values are sampled at the observations, and not through coefficients."""
-    return isinstance(specification.strategy_of((WHITENED,)), SampledValues | CorrelatedValues)
+    return isinstance(
+        specification.strategy_of((WHITENED,)), SampledValues | CorrelatedValues | ProcessesValues
+    )
 
 
 def latent_values(
@@ -142,4 +145,4 @@ def _weight_functions(
 
 def _by_row(given: Conditioning, rename: Rename, dim: str = "obs") -> tuple[str, ...]:
     """Dims of a latent value for each observation, and each class where there are several."""
-    return (rename(dim), *((rename("class"),) if given.columns else ()))
+    return (rename(dim), *((rename(given.likelihood.class_dim),) if given.columns else ()))

@@ -97,13 +97,14 @@ class Model:
         name: str,
     ) -> None:
         if specification.observation.classes is not None:
-            specification = replace(specification, classes=len(training.labels or ()))
+            labels = specification.processes or training.labels or ()
+            specification = replace(specification, classes=len(labels))
             refuse_many(training.n, specification)
         if training.row_data is not None:
             refuse_row_data(training, specification, priors or {})
             specification = specification.of_row_data(training.row_data)
         if not specification.settled:
-            fields = specification.observation.settled(training.y)
+            fields = specification.observation.settled(training.y, scale)
             specification = replace(specification, settled=tuple(fields.items()))
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
@@ -174,6 +175,11 @@ class Model:
         """
         one_of("of", of, KINDS)
         observation = self.specification.observation
+        if observation.processes:
+            raise ValueError(
+                f"of is {of!r}, but likelihood={self.specification.likelihood!r} has two latent "
+                "values for each row. Take the share of draws of y from bx.predictions instead."
+            )
         if observation.class_shape or not observation.ordered:
             raise ValueError(
                 f"of is {of!r}, but likelihood={self.specification.likelihood!r} has no order of "
@@ -254,6 +260,12 @@ class Model:
         own = self.training, self.specification, self.inducing, kept | self._settings
         return _rebuilt, (type(self), *own)
 
+    def class_labels(self, of_response: bool) -> tuple:
+        """Labels of the latent values of a row, or of their responses, if there are several."""
+        observation = self.specification.observation
+        own = observation.responses if of_response else observation.processes
+        return own or self.training.labels or ()
+
     def in_model(self, name: str) -> str:
         """Name of a variable or dim of this model in its `pymc.Model`."""
         return f"{self.name}_{name}" if self.name else name
@@ -289,7 +301,8 @@ class Model:
         data, spec = self.training, self.specification
         x, z = add_points(data, self.in_model, enter)
         if spec.classes is not None or spec.outputs is not None:
-            name_functions(data, spec.correlation, self.in_model)
+            dim = spec.observation.class_dim
+            name_functions(data, dim, self.class_labels(False), spec.correlation, self.in_model)
         for dim, labels in spec.observation.coords.items():
             pm.modelcontext(None).add_coord(self.in_model(dim), labels)
         theta, fixed = create_variables(spec, self.priors, data, rename=self.in_model)

@@ -42,6 +42,7 @@ def create_variables(
         one_of("priors", name, known)
     d, p = training.sources
     sizes = {"feature": d, "z_feature": training.p, "class": specification.classes or 0}
+    sizes["process"] = len(specification.processes)
     sizes |= {"output": specification.outputs or 0, "factor": specification.correlation}
     sizes |= {dim: len(labels) for dim, labels in specification.observation.coords.items()}
     theta, fixed = {}, {}

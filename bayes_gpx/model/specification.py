@@ -36,7 +36,7 @@ from bayes_gpx.posteriors.strategies.choice import strategy_of
 from bayes_gpx.processes.approximations import HSGP, Approximation, Expansion, Inducing
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.basis_process import expanded
-from bayes_gpx.processes.class_process import ClassProcess
+from bayes_gpx.processes.class_process import ClassProcess, SeparateProcesses
 from bayes_gpx.processes.gaussian_process import GaussianProcess
 from bayes_gpx.processes.indexed_process import IndexedProcess, Loaded, Part, Same
 from bayes_gpx.processes.weight_process import WeightProcess
@@ -130,6 +130,8 @@ class Specification:
             )
         if self.grouped:
             self._refuse_groups()
+        if self.processes:
+            self._refuse_beside_processes()
         count("correlation", self.correlation, 0)
         if self.outputs is None and self.correlation and not self.observation.class_shape:
             raise ValueError(
@@ -157,6 +159,25 @@ class Specification:
             if wrong:
                 raise ValueError(f"groups was given to a GPX. Use {expected}.")
 
+    def _refuse_beside_processes(self) -> None:
+        """Raise for settings that a likelihood with several processes does not support."""
+        for wrong, expected in (
+            (self.family == "GPX", "bx.GP"),
+            (self.calls_kernel, "a kernel by its name"),
+            (self.levels is not None, "a kernel by its name"),
+            (self.approximation is not None, "approximation=None"),
+            (self.grouped, "no groups"),
+            (self.hierarchical, "representation='collapsed'"),
+            (self.constraints is not None, "no constraints"),
+            (self.correlation > 0, "correlation=0"),
+        ):
+            if wrong:
+                names = " and ".join(self.processes)
+                raise ValueError(
+                    f"likelihood={self.likelihood!r} has the processes {names}. Use {expected}, or "
+                    "likelihood='normal'."
+                )
+
     def _refuse_correlation(self, of: str, number: int | None, cure: str) -> None:
         """Raise for settings that correlated functions do not support, and for a wrong rank."""
         what = "y is a table of outputs" if of == "outputs" else "classes correlate"
@@ -182,6 +203,11 @@ class Specification:
     def __reduce__(self) -> tuple[type, tuple]:
         """Pickle the fields alone, without the cached properties."""
         return type(self), tuple(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def processes(self) -> tuple[str, ...]:
+        """Names of the latent values, if each is a process with hyperparameters of its own."""
+        return named(self.likelihood, self.link).processes
 
     @property
     def calls_kernel(self) -> bool:
@@ -331,6 +357,8 @@ class Specification:
             for name, h in self.observation.hyperparameters.items()
         )
         found = (*own, *self.amplitudes, *self.group_amplitudes, *weights, *noise)
+        if self.processes:
+            return tuple(replace(h, each="process") for h in found)
         if self.outputs is None:
             return (*found, *self.loadings)
         # Noise that is not normal has the same hyperparameters in all outputs.
@@ -393,6 +421,10 @@ class Specification:
         # basis functions.
         if self.correlation and self.outputs is None:
             return self._of_classes(theta, d, p)
+        if self.processes:
+            return SeparateProcesses.made_by(
+                partial(self._of_one_process, theta, d), len(self.processes)
+            )
         parts = self._parts(theta, d, called, p)
         process: Any = parts[0].process
         if self.codes:
@@ -411,6 +443,14 @@ class Specification:
             parts = [IndexedProcess((part,)) for part in each]
             shared = pt.concatenate([shared, pt.eye(self.classes)[None]])
         return ClassProcess(tuple(parts), shared)
+
+    def _of_one_process(
+        self, theta: Mapping[str, Any], d: int, code: TensorLike
+    ) -> GaussianProcess:
+        """Prior of one of several processes, in its units, with its intercept."""
+        one = self.process({h.name: theta[h.name][code] for h in self.hyperparameters}, d)
+        units, intercepts = (pt.constant(v)[code] for v in self.observation.prior_sds)
+        return GaussianProcess(units**2 * one.cov_func + pm.gp.cov.Constant(intercepts**2))
 
     @property
     def codes(self) -> int:
@@ -469,6 +509,7 @@ class Specification:
     def size(self, dim: str, training: Any) -> int:
         """How many values a hyperparameter has along a dim."""
         own = {"output": self.outputs, "class": self.classes, "factor": self.correlation}
+        own["process"] = len(self.processes)
         own |= {name: len(labels) for name, labels in self.observation.coords.items()}
         size = own[dim] if dim in own else training.size(dim)
         return cast(int, size)
@@ -493,6 +534,7 @@ class Specification:
         return strategy_of(
             normal=self.normal,
             classes=self.classes,
+            separate=bool(self.processes),
             approximated=self.approximation is not None,
             inducing=isinstance(self.approximation, Inducing),
             fixed_basis=self.fixed_basis,

@@ -72,7 +72,8 @@ def plot_predictions(
     Intervals of the mean response are dark. Intervals of a new response are light, and shown if it
     is a number. The mean response of a GPX with a Gaussian likelihood is its smooth part z' g; the
     light interval includes the deviation of a new row. For classes, the panels show probabilities,
-    and observed labels are at 0 and 1.
+    and observed labels are at 0 and 1. Of "heteroscedastic_normal" the dark intervals are of the
+    mean.
 
     Parameters
     ----------
@@ -102,6 +103,8 @@ def plot_predictions(
     """
     refuse_no_dataset(dataset, "bx.predictions")
     one_output(dataset)
+    if "sd_mean" in dataset:  # of the mean, in the scale of y
+        dataset = dataset.sel({"class": "mean"}, drop=True)
     name = _response(dataset, y)
     prob = interval_probability(ci_prob, dataset)
     along, curve = _axis(dataset, along)
@@ -192,7 +195,9 @@ def _response(dataset: xr.Dataset, y: Column | None) -> str:
 def _is_response(dataset: xr.Dataset) -> bool:
     """Whether the mean response is f itself."""
     name = dataset.attrs.get("likelihood", "normal")
-    return name in KNOWN and named(name).mean_name is None
+    if name not in KNOWN:
+        return False
+    return named(name).mean_name is None or bool(named(name).processes)
 
 
 def _label(dataset: xr.Dataset) -> Any:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
+from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.processes.basis_functions import waves
 from bayes_gpx.processes.basis_process import BasisProcess, expanded
 from bayes_gpx.processes.class_process import ClassProcess
@@ -85,8 +85,8 @@ def prior_function(given: Conditioning, fresh: Fresh) -> Callable[[Operator], Te
 
 def _correlated_function(given: Conditioning, fresh: Fresh) -> Callable[[Operator], Tensor]:
     each = [
-        (prior_function(replace(given, process=part), fresh), cholesky(shared).T)
-        for part, shared in cast(ClassProcess, given.process).each()
+        (prior_function(replace(given, process=part), fresh), mixing)
+        for part, mixing in cast(ClassProcess, given.process).mixing()
     ]
     return lambda operator: sum(pt.dot(apart(operator), mixed) for apart, mixed in each)
 

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Self, cast
 
+import numpy as np
 import pytensor.tensor as pt
 
-from bayes_gpx.aliases import Tensor
+from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.numerics.linear_algebra import cholesky
 from bayes_gpx.processes.base import KernelProcess, Process
 from bayes_gpx.processes.operators import Operator
 
@@ -54,3 +56,23 @@ class ClassProcess(Process):
     def each(self) -> list[tuple[KernelProcess, Tensor]]:
         """The parts with their covariances between classes, (C, C)."""
         return [(part, self.shared[s]) for s, part in enumerate(self.parts)]
+
+    def mixing(self) -> list[tuple[KernelProcess, Tensor]]:
+        """The parts with what mixes independent columns (n, C) of them: roots of `each`, turned."""
+        return [(part, cholesky(shared).T) for part, shared in self.each()]
+
+
+@dataclass(frozen=True)
+class SeparateProcesses(ClassProcess):
+    """C independent functions: each part is the process of one of them."""
+
+    of: Callable[[TensorLike], KernelProcess]  # the process of a function's code, also symbolic
+
+    @classmethod
+    def made_by(cls, of: Callable[[TensorLike], KernelProcess], size: int) -> Self:
+        """From the process of each function's code."""
+        shared = np.eye(size)[:, :, None] * np.eye(size)
+        return cls([of(code) for code in range(size)], pt.constant(shared), of)
+
+    def mixing(self) -> list[tuple[KernelProcess, Tensor]]:  # noqa: D102
+        return self.each()

@@ -15,6 +15,7 @@ from bayes_gpx.testing import check_likelihood
 LABELS, COUNTS, REALS = (0.0, 1.0), (0.0, 1.0, 7.0), (0.3, -2.0)
 POSITIVE = (0.2, 1.0, 4.0)
 RESPONSES = {"normal": REALS, "student_t": REALS, "bernoulli": LABELS, "beta": (0.02, 0.5, 0.9)}
+RESPONSES["heteroscedastic_normal"] = REALS
 RESPONSES["ordinal"] = (0.0, 1.0, 2.0, 3.0)
 RESPONSES |= dict.fromkeys(("lognormal", "gamma", "weibull", "loglogistic"), POSITIVE)
 THETA = {
@@ -30,8 +31,9 @@ THETA = {
 """With these y has four moments, and a density that the check's grid resolves."""
 
 
+SLOW = ("beta", "loglogistic", "weibull", "heteroscedastic_normal")
 CASES = [
-    pytest.param(n, k, marks=[pytest.mark.slow] if n in ("beta", "loglogistic", "weibull") else [])
+    pytest.param(n, k, marks=[pytest.mark.slow] if n in SLOW else [])
     for n, links in KNOWN.items()
     for k in links
 ]
@@ -40,7 +42,7 @@ CASES = [
 @pytest.mark.parametrize(("name", "link"), CASES)
 def test_every_likelihood_passes(name, link):
     likelihood, y = named(name, link), RESPONSES.get(name, COUNTS)
-    if likelihood.classes is not None:
+    if likelihood.labelled and likelihood.classes is not None:
         likelihood, y = replace(likelihood, classes=3), (0.0, 1.0, 2.0)
     check_likelihood(likelihood, y, THETA.get(name))
 

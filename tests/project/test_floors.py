@@ -26,9 +26,9 @@ processes: operators base path_moments integrated_gradients expected_gradients
     players shapley covariance gaussian_process weight_process indexed_process
     class_process basis_functions approximations random_products basis_process
 likelihoods: base log_link softmax_expectations predictive tails continuous counts classification
-    derived positive proportions binomial zero_inflated ordinal events own rows
+    heteroscedastic derived positive proportions binomial zero_inflated ordinal events own rows
 posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evidence/softmax
-    evidence/correlated evidence/step_graphs evidence/variational evidence/sums
+    evidence/correlated evidence/processes evidence/step_graphs evidence/variational evidence/sums
     evidence/row_bounds evidence/by_group evidence/groups
     evidence/intervals evidence/expectation_propagation evidence/constrained_coefficients
     evidence/numba_forms constraints base
@@ -36,6 +36,7 @@ posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evid
     laplace correlated softmax latent prior_functions strategies/collapsed strategies/on_rows
     strategies/exact strategies/laplace strategies/through_coefficients strategies/low_rank
     strategies/variational strategies/sampled strategies/by_group strategies/correlated
+    strategies/processes
     strategies/with_constraints strategies/constrained_coefficients strategies/propagation
     strategies/choice minibatch pathwise predictive_derivatives component_variances
 inference: base methods diagnostics log_density datatree optimise laplace nuts automatic

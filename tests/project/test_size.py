@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 390_900, "code lines": 35_750, "files": 276}
+LIMITS = {"tokens": 396_100, "code lines": 36_150, "files": 279}
 
 LAYOUT = {
     tokenize.COMMENT,

@@ -162,6 +162,9 @@ def builders():
         "GP amounts": partial(bx.GP, X, np.exp(y), likelihood="gamma", exposure=exposure),
         "GP proportions": partial(bx.GP, X, 1.0 / (1.0 + np.exp(-y)), likelihood="beta"),
         "GP many zeros": partial(bx.GP, X, counts, likelihood="zero_inflated_poisson"),
+        "GP two processes": partial(
+            bx.GP, X, counts.astype(float), likelihood="heteroscedastic_normal"
+        ),
     }
     return found
 

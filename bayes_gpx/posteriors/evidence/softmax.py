@@ -149,7 +149,8 @@ class FindsModeOfClasses(FindsMode):
     """(K, ..., y) -> results at the mode; y (n,) are codes."""
 
     interpreted = True
-    graph, climb = staticmethod(local_graph), staticmethod(climb)
+    graph: Callable = staticmethod(local_graph)
+    climb: Callable = staticmethod(climb)
 
     @abstractmethod
     def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:

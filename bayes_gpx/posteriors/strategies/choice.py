@@ -16,6 +16,7 @@ from bayes_gpx.posteriors.strategies.correlated import CorrelatedLaplace, Correl
 from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.laplace import Laplace, SoftmaxLaplace
 from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
+from bayes_gpx.posteriors.strategies.processes import ProcessesLaplace, ProcessesValues
 from bayes_gpx.posteriors.strategies.propagation import Propagation
 from bayes_gpx.posteriors.strategies.sampled import SampledCoefficients, SampledValues
 from bayes_gpx.posteriors.strategies.variational import Variational
@@ -26,6 +27,7 @@ def strategy_of(
     *,
     normal: bool,
     classes: int | None,
+    separate: bool = False,
     approximated: bool,
     inducing: bool,
     fixed_basis: bool,
@@ -36,12 +38,15 @@ def strategy_of(
 ) -> Strategy:
     """The strategy for the data of a model, and for the names in draws of its posterior.
 
-    `normal` is a Gaussian likelihood. The process is `approximated` by coefficients, of `inducing`
-    values, or of a `fixed_basis` that no hyperparameter changes. `correlated` classes correlate a
-    priori; `grouped` rows have levels or weights of their groups. `names` are hyperparameters, and
-    latent values if they were sampled.
+    `normal` is a Gaussian likelihood. Latent values of a row may be of `separate` processes with a
+    kernel each. The process is `approximated` by coefficients, of `inducing` values, or of a
+    `fixed_basis` that no hyperparameter changes. `correlated` classes correlate a priori; `grouped`
+    rows have levels or weights of their groups. `names` are hyperparameters, and latent values if
+    they were sampled.
     """
     sampled = WHITENED in names or LATENT in names
+    if separate:
+        return ProcessesValues() if sampled else ProcessesLaplace()
     if correlated:
         return CorrelatedValues() if sampled else CorrelatedLaplace()
     if grouped and approximated and not (sampled and inducing):

@@ -39,17 +39,8 @@ def _likelihood(given: Conditioning) -> Categorical:
     return cast("Categorical", given.likelihood)
 
 
-class _OfCorrelatedClasses(OnRows):
-    """Several classes with a priori correlated functions."""
-
-    @abstractmethod
-    def joint(self, given: Conditioning, found: Found) -> Correlated:
-        """The posterior of all classes."""
-
-    def posterior(
-        self, given: Conditioning, found: Found, label: TensorLike | None = None
-    ) -> Callable[[Operator], Values]:
-        return self.joint(given, found).of(label)
+class OfClasses(OnRows):
+    """Several classes with a `ClassProcess`."""
 
     def _covariances(self, given: Conditioning, jitter: TensorLike) -> Tensor:
         """Prior covariances of the observations' values by each part of the process, (S, n, n)."""
@@ -72,6 +63,19 @@ class _OfCorrelatedClasses(OnRows):
             return pt.dot(part.covariance(operator, given.observed), own)
 
         return lambda operator: prior(operator) + sum(moved(operator, *own) for own in weights)
+
+
+class _OfCorrelatedClasses(OfClasses):
+    """Several classes with a priori correlated functions."""
+
+    @abstractmethod
+    def joint(self, given: Conditioning, found: Found) -> Correlated:
+        """The posterior of all classes."""
+
+    def posterior(
+        self, given: Conditioning, found: Found, label: TensorLike | None = None
+    ) -> Callable[[Operator], Values]:
+        return self.joint(given, found).of(label)
 
 
 class CorrelatedLaplace(_OfCorrelatedClasses, Collapsed):

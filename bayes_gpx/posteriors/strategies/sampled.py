@@ -54,12 +54,16 @@ class SampledValues(OnRows):
 
     def leave_one_out(self, given: Conditioning) -> LeftOut:
         """Predictions of f_i given the other latent values, from the prior alone."""
+        return scored_by_values(given, *self.left_out_values(given))
+
+    def left_out_values(self, given: Conditioning) -> tuple[Tensor, Tensor, Tensor]:
+        """Latent values at the observations, and their means and variances given the others."""
         known, root, n = self.known_values(given), self._root(given), given.y.shape[0]
         inverse = solve_root(root, pt.eye(root.shape[0]))
         own = 1.0 / pt.sqr(inverse).sum(axis=0)[:n]
-        own = own[:, None] * pt.ones_like(known[:n]) if given.columns else own
+        own = own[:, None] * pt.ones_like(known[:n]) if known.ndim == 2 else own
         mean = known[:n] - own * pt.dot(inverse.T, pt.dot(inverse, known))[:n]
-        return scored_by_values(given, known[:n], mean, own)
+        return known[:n], mean, own
 
 
 class SampledCoefficients(ThroughCoefficients):
