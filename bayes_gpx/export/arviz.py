@@ -203,6 +203,7 @@ def predictive_checks(
     ValueError
         If `idata` belongs to another model.
     """
+    refuse_swapped(model, idata)
     model.training.refuse_censored("predictive_checks")
     found = _replicated(model, idata, joint=joint, seed=seed, progressbar=progressbar)
     drawn = _groups(model, found["y"], observed=True)

@@ -241,7 +241,7 @@ def test_diagnosis_reads_chains():
     stuck = rng.normal(size=(4, 200)) + np.arange(4)[:, None]
 
     def read(values, divergences):
-        diverging = np.zeros((4, 200), bool)
+        diverging = np.zeros(values.shape, bool)
         diverging[0, :divergences] = True
         groups = {
             "posterior": xr.Dataset({"a": (("chain", "draw"), values)}),
@@ -254,9 +254,7 @@ def test_diagnosis_reads_chains():
     bad = read(stuck, 3)
     assert bad.divergences == 3 and bad.r_hat > 1.5 and bad.convergence == "not converged"
     assert len(bad.complaints) == 3 and "R-hat" in bad.summary
-    alone = diagnose(
-        xr.DataTree.from_dict({"posterior": xr.Dataset({"a": (("chain", "draw"), stuck[:1])})})
-    )
+    alone = read(stuck[:1], 0)
     assert any("no R-hat" in complaint for complaint in alone.complaints)
 
 

@@ -63,6 +63,10 @@ class WithSites:
         """Those of the likelihood."""
         return self.likelihood.symbols()
 
+    def exposures(self) -> Tensor:
+        """Exposures, or variances of sites, (n,)."""
+        return pt.dvector("exposure")
+
     @property
     def concave(self) -> bool:
         """As the likelihood is."""
