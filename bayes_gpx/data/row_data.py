@@ -1,4 +1,4 @@
-"""Weights of rows, and how the response of each row is known."""
+"""Weights of rows, and bounds of their responses."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from bayes_gpx.data.features import Frame, read_response
 from bayes_gpx.data.scaling import Scaling
 
 CENSORING = "none", "left", "right", "interval"
-"""How y may be known; the codes are 0, 1, 2 and 3."""
+"""Kinds of rows: y is the value, an upper bound, a lower bound, or the lower end of an interval.
+
+The codes are 0, 1, 2 and 3."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowData:
-    """What is known of n rows beside an exposure; None for what is not given."""
+    """Weights and bounds of n rows; each is None if it was not given."""
 
     weights: np.ndarray | None = None
-    censoring: np.ndarray | None = None  # codes of how y is known
+    censoring: np.ndarray | None = None  # codes of `CENSORING`
     upper: np.ndarray | None = None  # upper end of an interval, in user units, or a larger number
 
     def rows(self, positions: np.ndarray | slice) -> RowData:
@@ -29,13 +31,13 @@ class RowData:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """How y is known, where there are bounds."""
+        """Kinds of the rows with bounds."""
         codes = () if self.censoring is None else np.unique(self.censoring)
         return tuple(CENSORING[int(code)] for code in codes if code > 0)
 
     @property
     def censored(self) -> np.ndarray | bool:
-        """Which rows have bounds alone."""
+        """Which rows have bounds."""
         return False if self.censoring is None else self.censoring > 0
 
     def columns(self, scaling: Scaling) -> list[np.ndarray]:

@@ -70,7 +70,7 @@ class TrainingData:
     # scaling of all outputs, (q,), or of the one to explain.
     outputs: Outputs | None = None
     resolution: np.ndarray | float = 0.0  # rounding step of y, or of each output (q,); 0 for none
-    row_data: RowData | None = None  # weights of rows, and how y is known
+    row_data: RowData | None = None  # weights and bounds of rows
 
     # All rows, where X, Z, y and exposure have a sample of them: or medians, where none are stored.
     beyond: OutOfCore | None = None
@@ -166,7 +166,7 @@ class TrainingData:
         return self.exposures * (1.0 / scaling.scale if self.scales_y else np.exp(scaling.center))
 
     def row_exposures(self, scaling: Scaling, exposure: np.ndarray | None) -> np.ndarray:
-        """Exposures with further columns of what is known of rows, y being on some scale."""
+        """Exposures with the columns of weights and bounds; bounds are on some scale of y."""
         first = np.ones(self.n) if exposure is None else exposure
         return np.column_stack([first, *cast(RowData, self.row_data).columns(scaling)])
 
@@ -396,7 +396,7 @@ class TrainingData:
 
     @property
     def censored(self) -> int:
-        """How many rows have bounds of y alone."""
+        """Number of rows with bounds of y."""
         return 0 if self.row_data is None else int(np.sum(self.row_data.censored))
 
     def refuse_censored(self, what: str) -> None:
@@ -404,8 +404,8 @@ class TrainingData:
         if self.censored:
             raise ValueError(
                 f"{what} compares or draws responses, but {self.censored} of {self.n} rows are "
-                "censored, and by which bounds other responses would be is unknown. Score the "
-                "model by bx.log_likelihood or elpd of bx.loo_predictions."
+                "censored. Score the model by bx.log_likelihood, or by elpd of "
+                "bx.loo_predictions."
             )
 
     def refuse_sparse(self, what: str) -> None:

@@ -1,8 +1,8 @@
-"""Likelihoods of rows with weights, and of rows of which only bounds of y are known.
+"""Likelihoods for rows with weights, and for rows with bounds in place of values of y.
 
-Each takes the place of a likelihood where a posterior is conditioned on the training rows. What is
-known of a row beside its exposure enters as further columns of the exposure, (n, 1 + k): a
-likelihood takes the last ones and passes on the others.
+They stand for the model's likelihood when a posterior is conditioned on the training rows. Weights
+and bounds are further columns of the exposure, (n, 1 + k): each likelihood takes the last ones and
+passes on the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bayes_gpx.numerics.gaussian_expectations import nodes
 
 @dataclass(frozen=True)
 class _OfRows:
-    """A likelihood of which all else is another one's."""
+    """A likelihood that changes some parts of another one."""
 
     likelihood: Any
     core_shape: ClassVar[str] = "(n,e)"
@@ -45,7 +45,7 @@ class _OfRows:
         return columns if isinstance(self.likelihood, _OfRows) else columns[..., 0]
 
     def highest(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> TensorLike:
-        """Where the log density of a value y is highest."""
+        """The f of the highest log density of a value y."""
         return cast(Tensor, self.likelihood.highest(f, y, theta, self._rest(exposure)))
 
     def expected(self, mean: Any, spread: Any, exposure: Exposure = None, **known: Any) -> Response:
@@ -80,7 +80,7 @@ class Weighted(_OfRows):
         return exposure[..., -1], self._rest(exposure)
 
     def sd(self, theta: Theta, exposure: Any) -> Any:
-        """Standard deviation of normal noise with which y counts as much as by its weight."""
+        """Standard deviation of noise that gives y as much influence as its weight."""
         weights, rest = self._parts(exposure)
         return self.likelihood.sd(theta, rest) / pt.sqrt(weights)
 
@@ -137,11 +137,12 @@ class Weighted(_OfRows):
 
 @dataclass(frozen=True)
 class Censored(_OfRows):
-    """Of some rows only this is known of y: it is at most a bound, above one, or between two.
+    """In some rows y is only known to be at most a bound, above a bound, or between two.
 
-    The last two columns of the exposure are the upper end of an interval, some larger number in
-    other rows, and the code of how y is known. The likelihood has `log_tails`, of which logs of
-    differences too are concave in f: y has a log-concave density around a location that f moves.
+    The last two columns of the exposure are the upper end of an interval (in other rows, some
+    number above y) and the code of the kind of row. The likelihood has `log_tails`. Log
+    probabilities of intervals are concave in f, because y has a log-concave density around a
+    location that f moves.
     """
 
     kinds: tuple[str, ...]  # which of `CENSORING` the rows have, without "none"
@@ -165,7 +166,7 @@ class Censored(_OfRows):
         return [(pt.eq(code, CENSORING.index(kind)), found[kind]) for kind in self.kinds]
 
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> Tensor:
-        """Log density of y given f, or log probability of what is known of it."""
+        """Log density of y given f, or log probability of its bounds."""
         own = self.likelihood.logp(f, _values(y, exposure), theta, self._rest(exposure))
         for of_rows, found in self._events(f, y, theta, exposure):
             own = pt.switch(of_rows, found.value, own)
@@ -197,7 +198,7 @@ class Censored(_OfRows):
 
 def _values(y: Tensor, exposure: Any) -> Tensor:
     """The values of y, and some possible one in place of a bound, which may be any far away."""
-    # What is not chosen must be finite, or the gradient of the choice is not.
+    # The unused branch of a choice must be finite too, or its gradient is NaN.
     return cast(Tensor, pt.switch(pt.eq(exposure[..., -1], 0), y, np.float64(1.0)))
 
 
@@ -206,7 +207,7 @@ def _either(which: Tensor, one: Slopes, other: Slopes) -> Slopes:
 
 
 def _difference(a: Slopes, b: Slopes) -> Slopes:
-    """Log of exp(a) - exp(b), with slopes: those of the difference over itself, to logs."""
+    """Log of exp(a) - exp(b), with its derivatives."""
     less = b.value - a.value
     share = -1.0 / pt.expm1(less)
     first, second, third = (

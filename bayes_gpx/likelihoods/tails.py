@@ -23,7 +23,7 @@ class Slopes(NamedTuple):
 
 
 def normal_tails(z: Tensor, scale: Tensor) -> tuple[Slopes, Slopes]:
-    """Of a standard normal variable, where z = (some y - f) / scale."""
+    """Tails of a standard normal variable at z = (some y - f) / scale."""
     below, above = (
         Slopes(log_ndtr(side * z), *log_ndtr_slopes(side * z)).along(-side / scale)
         for side in (1.0, -1.0)
@@ -32,7 +32,7 @@ def normal_tails(z: Tensor, scale: Tensor) -> tuple[Slopes, Slopes]:
 
 
 def logistic_tails(z: Tensor, rate: Tensor) -> tuple[Slopes, Slopes]:
-    """Of a standard logistic variable, where z = rate (some y - f)."""
+    """Tails of a standard logistic variable at z = rate (some y - f)."""
     p, q = pt.sigmoid(z), pt.sigmoid(-z)
     below = Slopes(-softplus(-z), q, -p * q, p * q * (p - q))
     above = Slopes(-softplus(z), -p, -p * q, p * q * (p - q))
@@ -40,7 +40,7 @@ def logistic_tails(z: Tensor, rate: Tensor) -> tuple[Slopes, Slopes]:
 
 
 def gumbel_tails(z: Tensor, rate: Tensor) -> tuple[Slopes, Slopes]:
-    """Of the log of an exponential variable, where z = rate (some y - f)."""
+    """Tails of the log of an exponential variable at z = rate (some y - f)."""
     hazard = pt.exp(z)
     above = Slopes(*[-hazard] * 4)
     below = [cast(Tensor, pt.log(-pt.expm1(-hazard)))]

@@ -94,7 +94,7 @@ class Specification:
     correlation: int = 0  # functions that outputs, or classes, share: their correlation's rank
     settled: tuple[tuple[str, Any], ...] = ()  # fields of the likelihood that the data decide
     weighted: bool = False  # rows have weights
-    censored: tuple[str, ...] | None = None  # how y is known of some rows, beside by its value
+    censored: tuple[str, ...] | None = None  # kinds of rows with bounds; () for none of them
     # What `on="response"` explains in place of the mean, as in `Model.of_event`. It is not
     # compared, because the posterior does not depend on it.
     event: Event | None = field(default=None, compare=False)
