@@ -2,7 +2,8 @@
 
 For each family, 100 functions are drawn from the prior as sums of 2,000 random waves, with a
 response at 25 rows each. The hyperparameters are held at the truth. Shares are over six rows of
-each function; their standard error is some 2%.
+each function; their standard error is some 2%. In censored rows y is only known to be above a
+random bound.
 """
 
 import csv
@@ -33,6 +34,10 @@ FAMILIES = {
     ("beta", None): {"precision": 10.0},
     ("student_t", None): {"sigma": 0.5, "nu": 4.0},
 }
+CENSORED = {
+    ("normal", None): {"sigma": 0.5},
+    **{(name, None): FAMILIES[name, None] for name in ("lognormal", "weibull", "loglogistic")},
+}
 TABLE = Path(__file__).with_suffix(".csv")
 
 
@@ -55,8 +60,8 @@ class Function:
         return X * np.mean([self.gradient(step * X) for step in steps], axis=0)
 
 
-def held(name, link, theta, rng):
-    """Shares of values, slopes and attributions in their intervals."""
+def held(name, link, theta, rng, censored=False):
+    """Shares of values, slopes and attributions in their intervals, and of censored rows."""
     likelihood, inside = named(name, link), []
     for _ in range(RUNS):
         X, function = rng.normal(size=(N, 2)), Function(rng)
@@ -67,6 +72,11 @@ def held(name, link, theta, rng):
         if name in ("bernoulli", "ordinal"):  # all categories must occur
             last = 1 + len(theta.get("cutpoint", [0.0]))
             y[:last] = np.where(len(np.unique(y)) < last, np.arange(last), y[:last])
+        if censored:
+            bound = rng.normal(0.3, 1.0, N)
+            bound = bound if name == "normal" else np.exp(bound)
+            options["censoring"] = np.where(y < bound, "none", "right")
+            y = np.minimum(y, bound)
         model = bx.GP(X, y, likelihood=name, link=link, scale=False, **options)
         asked, rows = (model, KERNEL | theta), X[:ROWS]
         found = bx.predictions(*asked, rows, **QUIET)
@@ -80,19 +90,23 @@ def held(name, link, theta, rng):
         ):
             low, high = np.moveaxis(result[f"{quantity}_interval"].values, -1, 0)
             one.append(((low < truth) & (truth < high)).mean())
+        one.append((y == bound).mean() if censored else 0.0)
         inside.append(one)
     return np.mean(inside, axis=0)
 
 
 def main():
     found, wanted = [], sys.argv[1:]
-    for (name, link), theta in FAMILIES.items():
+    cases = [(*case, False) for case in FAMILIES.items()]
+    cases += [(*case, True) for case in CENSORED.items()]
+    for (name, link), theta, censored in cases:
         if wanted and name not in wanted:
             continue
-        shares = held(name, link, theta, np.random.default_rng(sum(map(ord, name))))
+        rng = np.random.default_rng(sum(map(ord, name)))
+        shares = held(name, link, theta, rng, censored)
         row = {"likelihood": name, "link": link or ""}
         percent = (f"{100 * share:.1f}" for share in shares)
-        row |= dict(zip(("f", "slopes", "attributions"), percent, strict=True))
+        row |= dict(zip(("f", "slopes", "attributions", "censored rows"), percent, strict=True))
         found.append(row)
         print(row, flush=True)
     if not wanted:
