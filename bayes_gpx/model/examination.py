@@ -67,6 +67,7 @@ def examine(model: Any, idata: xr.DataTree) -> list[str]:
         *_prior(model, idata),
         *_outliers(model, idata),
         *_dispersion(model, idata),
+        *_varying_noise(model, idata),
     ]
     if found:
         idata.attrs[EXAMINATION] = "\n".join(found)
@@ -281,6 +282,16 @@ def _dispersion(model: Any, idata: xr.DataTree) -> Iterator[str]:
         yield (
             f"Counts vary {ratio:.2g} times as much as Poisson counts around the rates that the "
             "other rows predict, so intervals are too narrow. Use likelihood='negative_binomial'."
+        )
+
+
+def _varying_noise(model: Any, idata: xr.DataTree) -> Iterator[str]:
+    """Noise that is a process of its own, by Laplace's approximation."""
+    sampled = {*model.latent_names.values()} & {*idata["posterior"].data_vars}
+    if model.specification.processes and not sampled:
+        yield (
+            "Laplace's approximation makes the standard deviation of y too low, often by half of "
+            "the posterior sd of its log. Compare fit('nuts', latent='sample')."
         )
 
 
