@@ -38,10 +38,10 @@ def _model(findings: Findings) -> Iterator[Part]:
 
 
 def _of_rows(data: TrainingData) -> str:
-    """How many rows are censored, and whether rows have weights."""
+    """Whether rows have weights, and how many are censored."""
     weights = data.row_data is not None and data.row_data.weights is not None
-    censored = f" of which {data.censored} are censored" if data.censored else ""
-    return censored + (f"{' and' if censored else ''} with weights" if weights else "")
+    censored = f", {data.censored} of them censored" if data.censored else ""
+    return (" with weights" if weights else "") + censored
 
 
 def _of_response(model: Model) -> str:
