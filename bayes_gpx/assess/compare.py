@@ -27,6 +27,7 @@ from bayes_gpx.draws.left_out_together import (
 )
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.model.gp import plain_regression
+from bayes_gpx.numerics.threads import on_cores
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -44,6 +45,7 @@ LARGEST_K = 0.7
 """Pareto k above which weights are unreliable for any number of draws: Vehtari et al. (2024)."""
 
 
+@on_cores
 def compare(
     models: Mapping[str, tuple[Model, xr.DataTree]],
     *,
@@ -56,6 +58,7 @@ def compare(
     start: int | None = None,
     baselines: bool = False,
     method: Literal["stacking", "BB-pseudo-BMA", "pseudo-BMA"] = "stacking",
+    cores: int | None = None,
 ) -> pd.DataFrame:
     """Compare models by how well they predict rows that were left out.
 

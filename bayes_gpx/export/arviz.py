@@ -221,7 +221,10 @@ def predictive_checks(
     return tree
 
 
-def power_scaling(model: Model, idata: Draws, *explained: xr.Dataset) -> Any:
+@on_cores
+def power_scaling(
+    model: Model, idata: Draws, *explained: xr.Dataset, cores: int | None = None
+) -> Any:
     """Prepare a fit and explanations for ArviZ's prior sensitivity checks.
 
     For example, ``az.psense_summary(bx.power_scaling(model, idata, bx.attributions(...,

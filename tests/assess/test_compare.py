@@ -2,6 +2,7 @@
 
 import arviz as az
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
@@ -49,6 +50,15 @@ def test_scores_are_arviz_own(models, frame):
         khat = az.loo(idata, pointwise=True).pareto_k.max()
         np.testing.assert_allclose(frame.loc[name, "khat"], khat)
     az.plot_compare(frame, backend="none")
+
+
+def test_the_number_of_cores_changes_no_score(models, frame):
+    again = bx.compare(models, X_new=X_NEW, y_new=Y_NEW, cores=2)
+    pd.testing.assert_frame_equal(again, frame)
+    with pytest.raises(ValueError, match="cores"):
+        bx.compare(models, cores=0)
+    one, other = (bx.power_scaling(*models["linear"], cores=k) for k in (1, 2))
+    xr.testing.assert_identical(one["log_likelihood"], other["log_likelihood"])
 
 
 def test_held_out_densities_are_mixtures_over_draws(models, frame):
