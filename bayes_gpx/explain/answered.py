@@ -112,7 +112,7 @@ def chosen(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_events[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
-    """Let a function explain an event of y by its options `of` and `at`; document them."""
+    """Let a function explain an event of y by its options `of` and `at`."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
