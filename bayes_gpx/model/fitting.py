@@ -183,11 +183,23 @@ def _near(model: Any, starts: list[dict[str, Any]], options: dict[str, Any]) -> 
             return starts
 
 
+FEWEST_OF_PROCESSES = 100
+"""Fewest rows for Laplace's approximation of a mean and a noise process: measured, in
+`benchmarks/process_intervals.csv`."""
+
+
 def _samples_latent(model: Any, latent: str, method: str) -> bool:
     one_of("latent", latent, ("marginal", "sample"))
-    if latent == "marginal":
-        return False
     spec = model.specification
+    if latent == "marginal":
+        if spec.processes and model.training.n < FEWEST_OF_PROCESSES:
+            raise ValueError(
+                f"likelihood={spec.likelihood!r} has {model.training.n} rows, but Laplace's "
+                f"approximation needs at least {FEWEST_OF_PROCESSES}: with fewer rows its 90% "
+                "intervals hold the truth in half of the cases. Pass method='nuts' and "
+                "latent='sample', or use likelihood='student_t'."
+            )
+        return False
     if (spec.normal and not spec.hierarchical) or not method_named(method).latent:
         able = " or ".join(repr(name) for name in METHODS if method_named(name).latent)
         raise ValueError(

@@ -302,6 +302,13 @@ def test_other_settings_are_refused(wrong, cure):
         bx.GP(X, Y, likelihood="heteroscedastic_normal", **wrong)
 
 
+def test_a_fit_of_few_rows_needs_sampled_latent_values():
+    model = bx.GP(X, Y, likelihood="heteroscedastic_normal")
+    for method in ("map", "laplace", "nuts"):
+        with pytest.raises(ValueError, match="latent='sample'"):
+            model.fit(method, progressbar=False)
+
+
 def test_a_gpx_and_several_outputs_are_refused():
     with pytest.raises(ValueError, match=r"bx\.GP"):
         bx.GPX(X, Y, likelihood="heteroscedastic_normal")
