@@ -15,6 +15,7 @@ Which few features predict as well as all?          `project`
 What is the coefficient of a feature in this row?   `weights`, `contributions` of a `GPX`
 Does the model beat a linear regression?            `compare` with ``baselines=True``
 What will the next response be?                     `predictions`
+Which rows should be measured next?                 `next_rows`
 ==================================================  ====================================
 
 Each function takes the model, its fit and new rows, and returns an xarray Dataset. A function whose
@@ -51,6 +52,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         interactions as interactions,
         log_likelihood as log_likelihood,
         loo_predictions as loo_predictions,
+        next_rows as next_rows,
         partial_dependence as partial_dependence,
         path_slopes as path_slopes,
         predictions as predictions,
@@ -162,6 +164,7 @@ _MAP = {
     "sample_functions": "bayes_gpx.explain:sample_functions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
     "loo_predictions": "bayes_gpx.explain:loo_predictions",
+    "next_rows": "bayes_gpx.explain:next_rows",
     "combined": "bayes_gpx.explain.imputation:combined",
     "metrics": "bayes_gpx.assess.metrics",
     "compare": "bayes_gpx.assess.compare:compare",

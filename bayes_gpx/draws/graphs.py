@@ -23,6 +23,7 @@ from bayes_gpx.numerics.row_sums import PARTS
 from bayes_gpx.numerics.sparse_products import SPARSE
 from bayes_gpx.numerics.threads import LOCK, Staged
 from bayes_gpx.posteriors.base import (
+    BESIDE,
     Asked,
     Conditioning,
     Found,
@@ -137,7 +138,9 @@ def _symbols(kinds: Kinds, d: int) -> dict[str, Any]:
         else pt.tensor(
             name,
             dtype=np.dtype(kind[0]).name,
-            shape=(*(None,) * (kind[1] - 1), d) if name in WIDE else (None,) * kind[1],
+            shape=(*(None,) * (kind[1] - 1), d)
+            if name.removeprefix(BESIDE) in WIDE
+            else (None,) * kind[1],
         )
         for name, kind in kinds
     }

@@ -323,20 +323,21 @@ def coefficient(model: ModelLike, *, smooth: bool = False) -> Question:
     )
 
 
-def contribution(model: Any) -> Question:
-    """Contributions of a GPX."""
+def contribution(model: Any, *, smooth: bool = False) -> Question:
+    """Contributions of a GPX, with or without `eps_w`."""
     _refuse_gp(model, "contributions")
     training, Z = model.training, model.training.Z
     center = dict(zip(Z.columns, training.Z_scaling.center, strict=True))
     return Question(
         name="contribution",
-        operator=_contribution,
+        operator=_smooth_contribution if smooth else _contribution,
         axes=(Axis("feature", Z.sources),),
         table="Z",
         mixes=_columns(Z),
         factor=np.full(len(Z.sources), training.y_scaling.scale),
         units=latent_units(model),
         center=np.array([center.get(source, np.nan) for source in Z.sources]),
+        samples=SMOOTH if smooth else None,
     )
 
 
@@ -387,6 +388,10 @@ def _smooth_weight(asked: Asked) -> operators.Weight:
 
 def _contribution(asked: Asked) -> operators.Contribution:
     return operators.contribution(asked.points, asked["Z"], sample=asked.sample)
+
+
+def _smooth_contribution(asked: Asked) -> operators.Contribution:
+    return operators.contribution(asked.points, asked["Z"], sample=asked.sample, smooth=True)
 
 
 def _varying(asked: Asked) -> operators.Varying:

@@ -7,6 +7,7 @@ from bayes_gpx.explain.components import components
 from bayes_gpx.explain.derivatives import derivatives
 from bayes_gpx.explain.importances import importances
 from bayes_gpx.explain.loo_predictions import loo_predictions
+from bayes_gpx.explain.next_rows import next_rows
 from bayes_gpx.explain.partial_dependence import partial_dependence
 from bayes_gpx.explain.predictions import predictions
 from bayes_gpx.explain.ranking import ranking
@@ -28,6 +29,7 @@ __all__ = [
     "interactions",
     "log_likelihood",
     "loo_predictions",
+    "next_rows",
     "partial_dependence",
     "path_slopes",
     "predictions",

@@ -31,6 +31,7 @@ from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
+    from bayes_gpx.draws.questions import Question
     from bayes_gpx.model.model import Model
     from bayes_gpx.posteriors.base import Asked
 
@@ -147,7 +148,7 @@ def comparisons(
         return of_each_output(comparisons, locals())
     options = chosen(locals())
     one_of("comparison", comparison, COMPARISONS)
-    contrasts = _read(model.training, variables)
+    contrasts = read_contrasts(model.training, variables)
     where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     for contrast in contrasts:
         for end in (0, 1):
@@ -164,7 +165,8 @@ def comparisons(
         with or_else("Comparisons of the response", "or pass on='latent'"):
             found = _by_draws(model, idata, where, contrasts, on, comparison, **options)
     else:
-        found = _linear(model, idata, where, contrasts, **options)
+        quantity, where = of_contrasts(model, where, contrasts)
+        found = evaluate(model, idata, quantity, where, on="latent", joint=True, **options)
     named = {part: ("contrast", [getattr(c, part) for c in contrasts]) for part in PARTS}
     return found.assign_coords(named).assign_attrs(comparison=comparison)
 
@@ -207,7 +209,7 @@ class _Contrast:
         return moved
 
 
-def _read(training: TrainingData, variables: Any) -> list[_Contrast]:
+def read_contrasts(training: TrainingData, variables: Any) -> list[_Contrast]:
     """Every contrast that is asked for."""
     frame = training.X
     if variables is None:
@@ -340,10 +342,10 @@ class _Changes:
         return stacked.reshape((-1, rows[0].shape[1]))
 
 
-def _linear(
-    model: Model, idata: Draws, where: Points, contrasts: list[_Contrast], **options: Any
-) -> xr.Dataset:
-    """Contrasts of f, with exact moments."""
+def of_contrasts(
+    model: Model, where: Points, contrasts: list[_Contrast]
+) -> tuple[Question, Points]:
+    """Contrasts of f, as a question, and the points that it is asked at."""
     training, rows = model.training, []
     for contrast in contrasts:
         own = np.isin(np.arange(training.d), contrast.columns)
@@ -361,8 +363,7 @@ def _linear(
         offset=0.0,
     )
     asked = where.having(positions=None)
-    asked = replace(asked, common=asked.common | {"baseline": np.array(rows, float)})
-    return evaluate(model, idata, quantity, asked, on="latent", joint=True, **options)
+    return quantity, replace(asked, common=asked.common | {"baseline": np.array(rows, float)})
 
 
 def _by_draws(

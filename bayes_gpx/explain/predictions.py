@@ -177,7 +177,7 @@ def _answer(
     joint_classes = model.specification.classes is not None and where.by is None
     quantity = questions.value(model, across=joint_classes)
     given = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
-    exposures, itself = _exposures(model, given, where), model.specification.response
+    exposures, itself = exposures_at(model, given, where), model.specification.response
     if on == "latent" or itself.mean_name is None and model.specification.normal:
         if noise_sd is not None and where.by is not None:
             raise ValueError(
@@ -232,8 +232,11 @@ def _warn_of_rates(model: Model, found: xr.Dataset) -> None:
     )
 
 
-def _exposures(model: Model, each: dict[str, Any], where: Points) -> np.ndarray | None:
-    """What the likelihood is given of each row; None for unknown noise of new rows."""
+def exposures_at(model: Model, each: dict[str, Any], where: Points) -> np.ndarray | None:
+    """What the likelihood is given of each row; None for unknown noise of new rows.
+
+    `each` has the arguments "exposure", "trials" and "noise_sd".
+    """
     observation = model.specification.observation
     given = exposure_of(observation, **each)
     if not observation.exposed:

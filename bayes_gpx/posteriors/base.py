@@ -35,6 +35,9 @@ CONSTRAINED = "constrained"
 CONSTRAINED_WHITENED = "constrained_white"
 """Name of whitened constrained quantities, sampled with latent values."""
 
+BESIDE = "beside_"
+"""Begins the names of inputs of a second question, at rows of its own."""
+
 
 @dataclass(frozen=True, eq=False)
 class Conditioning:
@@ -174,6 +177,12 @@ class Asked:
 
     def __getitem__(self, name: str) -> Any:
         return self.inputs.get(name)
+
+    @property
+    def beside(self) -> Asked:
+        """The rows of a second question, whose inputs have `BESIDE` before their names."""
+        own = {n: v for n, v in self.inputs.items() if n.startswith(BESIDE)}
+        return replace(self, inputs={n.removeprefix(BESIDE): v for n, v in own.items()})
 
     def at(self, **changed: Any) -> Asked:
         """The same with some inputs changed; None leaves one out."""

@@ -169,16 +169,12 @@ class GroupGaussian(LowRankGaussian):
             return found
         return found + self.process.block(self.operator) - within(self.design) - within(E)
 
-    @cached_property
-    def cov(self) -> Tensor:  # noqa: D102
-        found = pt.dot(self._left.T, self._left) + self._within_groups(self._times("factor"))
-        if not self.rest:
-            return found
-        prior = self.process.covariance(self.operator, self.operator)
-        return found + prior - pt.dot(self.design, self.design.T) - self._within_groups(_itself)
+    def between(self, other: Any) -> Tensor:  # noqa: D102
+        found = super().between(other) + self._within_groups(other, self._times("factor"))
+        return found - self._within_groups(other, _itself) if self.rest else found
 
-    def _within_groups(self, of_rows: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """Products of what groups add, between rows of one group, (len L, len L)."""
+    def _within_groups(self, other: Any, of_rows: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Products of what groups add, between rows of one group, (len L, len M)."""
 
         def of_pair(L: Any, M: Any) -> Tensor:
             ours, theirs = (self._of_groups(one, of_rows) for one in (L, M))
@@ -186,7 +182,7 @@ class GroupGaussian(LowRankGaussian):
             same = pt.eq(left[:, None], right)
             return by_pairs(pt.dot(ours, theirs.T), same)
 
-        return bilinear(of_pair, self.operator, self.operator)
+        return bilinear(of_pair, self.operator, other.operator)
 
 
 def _itself(E: Tensor, place: Tensor) -> Tensor:

@@ -117,9 +117,9 @@ class OfCorrelatedClass:
         return prior - (self._explained * other._explained).sum(axis=0)
 
     def cov_beyond(self, other: OfCorrelatedClass) -> Tensor:
-        """Covariances of all values with the values of another class."""
-        L = self.operator
-        prior = self._between(lambda part: part.covariance(L, L), other)
+        """Covariances with an operator's values of another class."""
+        L, M = self.operator, other.operator
+        prior = self._between(lambda part: part.covariance(L, M), other)
         return prior - pt.dot(self._explained.T, other._explained)
 
     def block_beyond(self, other: OfCorrelatedClass) -> Tensor:

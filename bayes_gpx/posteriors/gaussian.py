@@ -73,8 +73,12 @@ class Gaussian:
     @cached_property
     def cov(self) -> Tensor:
         """K_LL - K_Lu C K_uL, (c m, c m)."""
-        prior = self.process.covariance(self.operator, self.operator)
-        return prior - pt.dot(self._explained.T, self._explained)
+        return self.between(self)
+
+    def between(self, other: "Gaussian") -> Tensor:
+        """Covariance with another operator's values, K_LM - K_Lu C K_uM."""
+        prior = self.process.covariance(self.operator, other.operator)
+        return prior - pt.dot(self._explained.T, other._explained)
 
 
 @dataclass(frozen=True, eq=False)

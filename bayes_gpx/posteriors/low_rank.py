@@ -385,11 +385,20 @@ class LowRankGaussian:
 
     @cached_property
     def cov(self) -> Tensor:  # noqa: D102
-        left = pt.dot(self._left.T, self._left)
+        return self.between(self)
+
+    def between(self, other: "LowRankGaussian") -> Tensor:
+        """Covariance with another operator's values."""
+        left = pt.dot(self._left.T, other._left)
         if not self.rest:
             return left
-        prior = self.process.covariance(self.operator, self.operator)
-        return left + prior - pt.dot(self.design, self.design.T)
+        prior = self.process.covariance(self.operator, other.operator)
+        return left + prior - pt.dot(self.design, other.design.T)
+
+
+def learned(values: Any) -> Any:
+    """The part of such values that more rows inform: without what varies beyond coefficients."""
+    return replace(values, rest=False) if isinstance(values, LowRankGaussian) else values
 
 
 @dataclass(frozen=True, eq=False)

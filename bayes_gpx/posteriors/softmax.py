@@ -44,9 +44,12 @@ class OfOneClass(Gaussian):
     def block(self) -> Tensor:  # noqa: D102
         return self.alone.block + self.block_beyond(self)
 
-    @cached_property
-    def cov(self) -> Tensor:  # noqa: D102
-        return self.alone.cov + pt.dot(self.shared.T, self.shared)
+    def between(self, other: Any) -> Tensor:  # noqa: D102
+        return self.alone.between(other.alone) + self.beyond_class(other)
+
+    def beyond_class(self, other: Any) -> Tensor:
+        """As `between`, with values of another class, which have no prior covariance."""
+        return pt.dot(self.shared.T, other.shared)
 
     def cross(self, value: Any) -> Tensor:  # noqa: D102
         return self.alone.cross(value) + self.beyond(value)
@@ -85,6 +88,23 @@ def across(parts: Sequence[Any], joint: bool = False) -> tuple[Tensor, Tensor]:
         shared = pt.stack(each).transpose(2, 0, 1)
         cov = cov + pt.matmul(shared, shared.transpose(0, 2, 1))
     return mean.ravel(), cov
+
+
+def between_classes(ours: Sequence[Any], theirs: Sequence[Any]) -> Tensor:
+    """Covariances (k, C, m, C) of two operators' values, (k,) and (m,), of all classes each."""
+
+    def of_pair(c: int, k: int) -> Tensor:
+        if isinstance(ours[c], OfCorrelatedClass):
+            return ours[c].cov_beyond(theirs[k])
+        if c == k:
+            return ours[c].between(theirs[k])
+        if isinstance(ours[c], OfOneClass):
+            return ours[c].beyond_class(theirs[k])
+        return pt.zeros((ours[c].mean.shape[0], theirs[k].mean.shape[0]))
+
+    labels = range(len(ours))
+    rows = [pt.stack([of_pair(c, k) for k in labels], axis=2) for c in labels]
+    return pt.stack(rows, axis=1)
 
 
 def _jointly(parts: Sequence[Any]) -> Tensor:

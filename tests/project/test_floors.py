@@ -44,14 +44,14 @@ inference: base methods diagnostics log_density datatree optimise laplace nuts a
 draws: protocols hyperparameter_draws points level_moves intervals stores questions
     averages scales naming normals new_responses results graphs turns each_draw evaluate
     constraints_met truncated leave_one_out left_out_together views answers row_draws
-    random_functions
+    random_functions candidates
 model: named_kernels hyperparameters specification constraints given_values priors
     lengthscale_prior bound_data latent_variables fixed_basis observed_response inducing_points
     starting_points examination fitting description model gp placement interaction_model refits
     storage
 explain: answered null predictions entries weights components sobol derivatives
     attributions fanova shapley_values sensitivities relevance ranking importances
-    partial_dependence conditional_variance comparisons
+    partial_dependence conditional_variance comparisons next_rows
     slopes sample_functions loo_predictions imputation
 assess: removal metrics compare replicates calibrate projection project
 plots: selection layout visuals predictions effects derivatives attributions images relevance

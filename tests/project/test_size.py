@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 403_850, "code lines": 36_800, "files": 282}
+LIMITS = {"tokens": 408_900, "code lines": 37_250, "files": 284}
 
 LAYOUT = {
     tokenize.COMMENT,

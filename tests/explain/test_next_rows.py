@@ -1,0 +1,249 @@
+"""The variance that new rows remove is that of a model with these rows, and its best choice."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+import bayes_gpx as bx
+from known_draws import known
+
+QUIET = {"progressbar": False}
+RNG = np.random.default_rng(3)
+X, CANDIDATES, ROWS = (RNG.normal(size=(n, 2)) for n in (14, 9, 3))
+Z, Z_CANDIDATES, Z_ROWS = (RNG.normal(size=(n, 2)) for n in (14, 9, 3))
+Y = np.sin(X[:, 0]) + 0.3 * X[:, 1] + 0.1 * RNG.normal(size=14)
+THETA = {"lengthscale": [1.1, 1.7], "amplitude": 1.3, "sigma": 0.4}
+QUESTIONS = {
+    "predictions": {},
+    "attributions": {"baseline": "zero"},
+    "slopes": {},
+    "shapley_values": {"baseline": "zero"},
+    "comparisons": {"variables": {"x0": (0.0, 1.0)}},
+}
+NAMES = {
+    "predictions": "f",
+    "attributions": "attribution",
+    "slopes": "average_slope",
+    "shapley_values": "attribution",
+    "comparisons": "comparison",
+    "weights": "weight",
+    "contributions": "contribution",
+}
+
+
+def refit_sd(question, options, fitted, theta, rows):
+    """Sd of the answer of a model with more rows, at the same hyperparameters."""
+    given = {} if question == "slopes" else {"keep": "summary"}
+    smooth = {"smooth": True} if question == "weights" else {}
+    found = getattr(bx, question)(fitted, theta, *rows, **options, **given, **smooth, **QUIET)
+    return found[f"{NAMES[question]}_sd"].values
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_sd_after_new_rows_is_that_of_a_model_with_them(question):
+    """Whatever their responses are; two rows, the second chosen given the first."""
+    options = QUESTIONS[question]
+    model = bx.GP(X, Y, scale=False)
+    found = bx.next_rows(
+        model, THETA, CANDIDATES, question=question, X_new=ROWS, size=2, **options, **QUIET
+    )
+    chosen = found["selected"].values
+    more = bx.GP(np.vstack([X, CANDIDATES[chosen]]), np.append(Y, [5.0, -7.0]), scale=False)
+    before = refit_sd(question, options, model, THETA, [ROWS])
+    after = refit_sd(question, options, more, THETA, [ROWS])
+    assert_allclose(np.squeeze(found["sd_before"].values), np.squeeze(before), rtol=1e-8)
+    assert_allclose(np.squeeze(found["sd_after"].values), np.squeeze(after), rtol=1e-8)
+    assert len(set(chosen)) == 2
+
+
+INSIDE = 0.5 * (CANDIDATES[:6] * 0.2 + X[:6])
+GPX_THETA = THETA | {"sigma_w": 0.3}
+MODELS = {
+    "GPX": (bx.GPX, {}, GPX_THETA),
+    "GPX by place": (bx.GPX, {"Z": Z}, GPX_THETA),
+    "HSGP": (bx.GP, {"approximation": bx.HSGP(m=[8, 8], c=2.0)}, THETA),
+    "inducing points": (bx.GP, {"approximation": bx.Inducing(X[:5])}, THETA),
+    "GPX with inducing points": (bx.GPX, {"approximation": bx.Inducing(X[:5])}, GPX_THETA),
+    "groups": (bx.GP, {"groups": list("abcabcabcabcab")}, THETA | {"group_amplitude": 0.7}),
+    "groups with HSGP": (
+        bx.GP,
+        {"groups": list("abcabcabcabcab"), "approximation": bx.HSGP(m=[8, 8], c=2.0)},
+        THETA | {"group_amplitude": 0.7},
+    ),
+    "noise of rows": (
+        bx.GP,
+        {"noise_sd": np.linspace(0.1, 1.0, 14)},
+        {"lengthscale": [1.1, 1.7], "amplitude": 1.3},
+    ),
+    "constraint": (
+        bx.GP,
+        {"constraints": [bx.constraints.Slope("x0", mean=0.5, sd=0.4, at=ROWS)]},
+        THETA,
+    ),
+}
+ASKED = {
+    "GPX": "weights",
+    "GPX by place": "contributions",
+    "groups": "predictions",
+    "groups with HSGP": "predictions",
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_sd_after_new_rows_of_other_models(name):
+    """By Z, in groups, with approximations, known noise and constraints."""
+    family, extra, theta = MODELS[name]
+    question = ASKED.get(name, "attributions")
+    rows = INSIDE[::2]
+    grouped, placed, noisy = "groups" in extra, "Z" in extra, "noise_sd" in extra
+    options = {"Z_new": Z_ROWS} if placed else {"groups_new": list("abz")} if grouped else {}
+    options |= {"baseline": "zero"} if question == "attributions" else {}
+    beside = {"Z_candidates": Z_CANDIDATES[:6]} if placed else {}
+    beside |= {"groups_candidates": list("abcaaz")} if grouped else {}
+    beside |= {"noise_sd": np.full(6, 0.2)} if noisy else {}
+    model = family(X, Y, scale=False, **extra)
+    given = {"question": question, "X_new": rows, **options, **beside, **QUIET}
+    found = bx.next_rows(model, theta, INSIDE, size=2, **given)
+    chosen = found["selected"].values
+    added = {"Z": Z_CANDIDATES, "groups": np.array(list("abcaaz")), "noise_sd": np.full(6, 0.2)}
+    extra = extra | {
+        key: np.concatenate([extra[key], added[key][chosen]]) for key in added if key in extra
+    }
+    more = family(np.vstack([X, INSIDE[chosen]]), np.append(Y, [5.0, -7.0]), scale=False, **extra)
+    after = refit_sd(question, options, more, theta, [rows])
+    if question == "contributions":  # without the deviations of new rows
+        deviation = (0.3 * Z_ROWS) ** 2
+        after = np.sqrt(after**2 - deviation)
+    assert_allclose(found["sd_after"].values, after, rtol=1e-8)
+
+
+def categories(f):
+    p = np.exp(f) / np.exp(f).sum(axis=-1, keepdims=True)
+    return p[..., None] * (np.eye(3) - p[..., None, :])
+
+
+INFORMATION = {
+    "poisson": (4, np.exp),
+    "bernoulli": (2, lambda f: 1.0 / (2.0 + np.exp(f) + np.exp(-f))),
+    "categorical": (3, categories),
+}
+
+
+@pytest.mark.parametrize("likelihood", INFORMATION)
+def test_other_likelihoods_have_the_information_that_is_expected(likelihood):
+    """Against joint draws of f at rows of interest and candidates; exposures count."""
+    values, information = INFORMATION[likelihood]
+    theta = {name: THETA[name] for name in ("lengthscale", "amplitude")}
+    model = bx.GP(X, np.arange(14) % values, likelihood=likelihood, scale=False)
+    exposure = {"exposure": np.full(9, 3.0)} if likelihood == "poisson" else {}
+    found = bx.next_rows(
+        model, theta, CANDIDATES, question="predictions", X_new=ROWS, **exposure, **QUIET
+    )
+    both = np.vstack([ROWS, CANDIDATES])
+    options = {"joint": True, "draws": 20000, "seed": 1, "on": "latent", **QUIET}
+    f = bx.predictions(model, theta, both, **options)["f"].values[0]
+    W = information(f).mean(axis=0) * (3.0 if exposure else 1.0)
+    f = f.reshape((*f.shape[:2], -1)) - f.reshape((*f.shape[:2], -1)).mean(axis=0)
+    W = W.reshape((12, f.shape[2], f.shape[2]))
+    row = 3 + found["selected"].item()
+    V = f[:, row].T @ f[:, row] / len(f)
+    c = np.einsum("sqa,sb->qab", f[:, :3], f[:, row]) / len(f)
+    gain = W[row] @ np.linalg.inv(np.eye(len(V)) + V @ W[row])
+    removed = np.squeeze(np.einsum("qab,bc,qac->qa", c, gain, c))
+    expected = (found["sd_before"] ** 2 - found["sd_after"] ** 2).values
+    assert_allclose(expected, removed, rtol=0.06, atol=0.003)
+
+
+def test_variances_add_up_over_draws_of_the_hyperparameters():
+    """After the row: the average conditional variance, and the variance of today's means."""
+    model = bx.GP(X, Y, scale=False)
+    thetas = [THETA, {"lengthscale": [0.6, 2.5], "amplitude": 0.8, "sigma": 0.2}]
+    options = {"question": "attributions", "X_new": ROWS, "baseline": "zero", **QUIET}
+    found = bx.next_rows(model, known(model, thetas), CANDIDATES, **options)
+    chosen = found["selected"].values
+    more = bx.GP(np.vstack([X, CANDIDATES[chosen]]), np.append(Y, 4.0), scale=False)
+    asked = {"baseline": "zero", "keep": "summary", **QUIET}
+    each = [bx.attributions(more, theta, ROWS, **asked)["attribution_sd"] for theta in thetas]
+    means = [bx.attributions(model, theta, ROWS, **asked)["attribution_mean"] for theta in thetas]
+    after = np.sqrt(np.mean([sd**2 for sd in each], axis=0) + np.var(means, axis=0))
+    assert_allclose(found["sd_after"].values, after, rtol=1e-8)
+
+
+def test_score_is_the_variance_that_is_removed():
+    """Of every candidate by a model with it; relative to today's, by weights, and by costs."""
+    model, cost = bx.GP(X, Y, scale=False), np.linspace(1.0, 3.0, 9)
+    asked = {"baseline": "zero", "keep": "summary", **QUIET}
+    before = bx.attributions(model, THETA, ROWS, **asked)["attribution_sd"].values ** 2
+    removed = np.empty((9, 3, 2))
+    for k, row in enumerate(CANDIDATES):
+        more = bx.GP(np.vstack([X, row]), np.append(Y, 0.0), scale=False)
+        after = bx.attributions(more, THETA, ROWS, **asked)["attribution_sd"].values ** 2
+        removed[k] = before - after
+    options = {"question": "attributions", "X_new": ROWS, "baseline": "zero", **QUIET}
+    found = bx.next_rows(model, THETA, CANDIDATES, cost=cost, **options)
+    assert_allclose(found["score"], (removed / before).sum(axis=(1, 2)) / cost, rtol=1e-7)
+    found = bx.next_rows(model, THETA, CANDIDATES, scale=[2.0, 0.5], **options)
+    assert_allclose(found["score"], (removed * [2.0, 0.5]).sum(axis=(1, 2)), rtol=1e-7)
+    assert found["selected"].item() == found["score"].values.argmax()
+
+
+def test_units_do_not_change_the_choice():
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    wide = frame.assign(b=1000.0 * frame["b"])
+    picked = []
+    for table, factor in ((frame, 1.0), (wide, 1000.0)):
+        rows = pd.DataFrame(CANDIDATES, columns=["a", "b"], index=list("stuvwxyzq"))
+        model = bx.GP(table, 10.0 * Y)
+        found = bx.next_rows(
+            model, THETA, rows.assign(b=factor * rows["b"]), question="derivatives", size=3, **QUIET
+        )
+        picked.append(found)
+    assert_allclose(picked[0]["score"], picked[1]["score"], rtol=1e-9)
+    assert picked[0]["selected"].values.tolist() == picked[1]["selected"].values.tolist()
+    assert set(picked[0]["selected"].values) <= set("stuvwxyzq")
+
+
+@pytest.mark.parametrize("question", ["maximum", "minimum"])
+def test_improvement_is_expected_over_f(question):
+    """Against draws of f: how far it exceeds the best mean of a training row, in units of y."""
+    model = bx.GP(X, 10.0 * Y)
+    found = bx.next_rows(model, THETA, CANDIDATES, question=question, **QUIET)
+    sign = 1.0 if question == "maximum" else -1.0
+    at_rows = bx.predictions(model, THETA, X, keep="summary", **QUIET)["f_mean"].values
+    drawn = bx.predictions(model, THETA, CANDIDATES, draws=40000, seed=2, **QUIET)
+    f = sign * drawn["f"].values[0]
+    expected = np.maximum(f - (sign * at_rows).max(), 0.0).mean(axis=0)
+    assert_allclose(found["score"], expected, rtol=0.05, atol=0.02)
+    assert_allclose(found["f_mean"], drawn["f_mean"], rtol=1e-8)
+    assert_allclose(found["f_sd"], drawn["f_sd"], rtol=1e-7)
+    assert found.attrs["best"] == (sign * at_rows).argmax()
+
+
+def test_a_batch_of_improvements_moves_on():
+    """After an imagined response a twin of the chosen row is worth much less."""
+    model = bx.GP(X, Y, scale=False)
+    theta = THETA | {"sigma": 0.05}
+    twins = np.vstack([CANDIDATES, CANDIDATES + 1e-6])
+    found = bx.next_rows(model, theta, twins, question="maximum", size=2, seed=1, **QUIET)
+    assert len({k % 9 for k in found["selected"].values}) == 2
+    again = bx.next_rows(model, theta, twins, question="maximum", size=2, seed=1, **QUIET)
+    assert found.identical(again)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"question": "atributions"}, "Did you mean 'attributions'"),
+        ({"size": 10}, "size is 10, but there are 9 candidates"),
+        ({"cost": np.zeros(9)}, "Pass a positive finite number for each of 9"),
+        ({"scale": [1.0, -1.0]}, "or finite weights that are not negative"),
+        ({"scale": "sd"}, "scale: unknown 'sd'"),
+        ({"variables": "x0"}, "variables was given, but the question 'attributions'"),
+        ({"question": "maximum"}, "X_new was given, but the question 'maximum'"),
+    ],
+)
+def test_mistakes_are_named(changed, message):
+    options = {"question": "attributions", "X_new": ROWS} | changed
+    with pytest.raises(ValueError, match=message):
+        bx.next_rows(bx.GP(X, Y), THETA, CANDIDATES, **options, **QUIET)
