@@ -28,6 +28,7 @@ from bayes_gpx.cli_arguments import (
     run_folder,
     seed,
 )
+from bayes_gpx.cli_next import next_command
 from bayes_gpx.cli_rows import (
     Chosen,
     Roles,
@@ -526,6 +527,9 @@ def report(
     options["null"] = False if null == 0 else null
     path = write(model, idata, path=out or run / REPORT, **options)
     say(f"wrote {path}")
+
+
+commands.add_command(next_command)
 
 
 @commands.command()

@@ -253,3 +253,40 @@ def test_explanations_go_to_a_pipe_alone(visits, tmp_path):
     run(*words, "--quiet")
     assert reader.communicate()[0].startswith("row,id,group,observed,feature")
     assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_next_rows_are_those_of_python(folder, tmp_path, capsys):
+    """About other rows than the training rows; the file has every candidate."""
+    pool = pd.DataFrame({"a": [5.0, 2.0, 8.0, 6.0], "c": [1.0, -1.0, 2.0, 0.0]})
+    pool.to_csv(tmp_path / "pool.csv", index=False)
+    how = ["--question", "attributions", "--rows", folder / "new.csv", "--baseline", "zero"]
+    out = tmp_path / "next.csv"
+    run("next", folder / "run", tmp_path / "pool.csv", *how, "--size", "2", "--out", out)
+    told, table = capsys.readouterr().out, pd.read_csv(out)
+    model, idata = bx.load(folder / "run" / "fit.nc")
+    options = {"question": "attributions", "X_new": pd.read_csv(folder / "new.csv")}
+    found = bx.next_rows(model, idata, pool, size=2, baseline="zero", progressbar=False, **options)
+    assert_allclose(table["score"], found["score"])
+    first, second = found["selected"].values + 1  # rows of a file are numbered from 1
+    assert table.set_index("row")["step"].dropna().to_dict() == {first: 1, second: 2}
+    assert f"1. row {first}: score" in told
+    assert f"{found['sd_after'].values.mean():.3g} after them" in told
+
+
+def test_next_rows_with_ids_and_groups(visits, tmp_path, capsys):
+    folder, frame = visits
+    frame[20:].to_csv(tmp_path / "pool.csv", index=False)
+    out = tmp_path / "next.csv"
+    run("next", folder / "run", tmp_path / "pool.csv", "--question", "maximum", "--out", out)
+    told, table = capsys.readouterr().out, pd.read_csv(out)
+    assert table["id"].tolist() == frame["visit"][20:].tolist()
+    assert set(table["group"]) == {9}
+    chosen = table[table["step"] == 1]
+    assert chosen["score"].item() == table["score"].max()
+    assert f"1. row {chosen['row'].item()} ({chosen['id'].item()}): score" in told
+
+
+def test_rows_are_not_for_the_best(folder, refused):
+    words = "next", folder / "run", folder / "data.csv", "--rows", folder / "new.csv"
+    code, told = refused(*words, "--question", "minimum")
+    assert code == 2 and "--rows is not for --question minimum" in told

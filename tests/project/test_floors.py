@@ -63,6 +63,7 @@ demo
 cli_arguments
 cli_rows
 cli_runs
+cli_next
 cli
 sklearn
 testing: agreement kernels likelihoods strategies
