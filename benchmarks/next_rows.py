@@ -1,0 +1,396 @@
+"""How many rows does it take until explanations are certain, chosen by `bx.next_rows` or a rival?
+
+`python benchmarks/next_rows.py` runs all parts, or those that are named:
+
+- `known`: hyperparameters are given; 40 of 2,000 candidates for 30 attributions, 8 runs;
+- `stopped`: rows are added until all signs are known; do 90% intervals hold the truth then?
+- `learned`: hyperparameters are fitted anew for every 5 rows, on functions and on pools of real
+  rows; runs are kept as cells and continued (`learned 20` for 20 runs);
+- `maximum`: expected improvement next to BoTorch on Branin and Hartmann's function of 6 variables
+  (`maximum 20`).
+"""
+
+import csv
+import gzip
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import bayes_gpx as bx
+
+QUIET = {"progressbar": False}
+HERE = Path(__file__).parent
+D, START, CHOSEN, POOL = 6, 15, 40, 2000
+THETA = {"lengthscale": np.geomspace(0.8, 4.0, D), "amplitude": 1.0, "sigma": 0.1}
+
+
+def write(name, rows):
+    with (HERE / f"next_rows_{name}.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def read(name):
+    path = HERE / f"next_rows_{name}.csv"
+    return list(csv.DictReader(path.open())) if path.exists() else []
+
+
+def by_variance(model, theta, candidates, size):
+    """The candidates where f is most uncertain, one given the expected responses before."""
+    X, y, chosen = model.training.X.values, model.training.y, []
+    given = theta if isinstance(theta, dict) else fixed_at(model, theta)
+    for _ in range(size):
+        found = bx.predictions(model, given, candidates, keep="summary", **QUIET)
+        sd = found["f_sd"].values
+        sd[chosen] = -1.0
+        chosen.append(int(sd.argmax()))
+        X, y = np.vstack([X, candidates[chosen[-1]]]), np.append(y, found["f_mean"][chosen[-1]])
+        model = bx.GP(X, y, scale=theta is not given)
+    return chosen
+
+
+def fixed_at(model, idata):
+    """The hyperparameters of a fit with one draw."""
+    names = [name for name in model.hyperparameters if name not in model.fixed]
+    return {name: idata["posterior"][name].values[0, 0] for name in names}
+
+
+def choose(method, model, theta, candidates, rows, size, rng):
+    """Positions of `size` candidates."""
+    if method == "attributions":
+        options = {"X_new": rows, "baseline": np.zeros(rows.shape[1]), "question": method}
+    elif method == "ALC":  # the average variance of predictions over the candidates
+        some = rng.choice(len(candidates), min(200, len(candidates)), replace=False)
+        options = {"X_new": candidates[some], "question": "predictions", "scale": [1.0]}
+    elif method == "variance":
+        return by_variance(model, theta, candidates, size)
+    else:
+        return rng.choice(len(candidates), size, replace=False).tolist()
+    found = bx.next_rows(model, theta, candidates, size=size, **options, **QUIET)
+    return [int(k) for k in found["selected"].values]
+
+
+METHODS = "attributions", "ALC", "variance", "random"
+
+
+def known(runs=8):
+    """Mean posterior sd of 30 attributions after each number of rows, hyperparameters given."""
+    curves = {method: np.empty((runs, CHOSEN + 1)) for method in METHODS}
+    for run in range(runs):
+        for method, curve in curves.items():
+            rng = np.random.default_rng(run)
+            X, pool, rows = (rng.uniform(-1, 1, (n, D)) for n in (START, POOL, 5))
+            model = bx.GP(X, np.zeros(START), scale=False)
+            chosen = choose(method, model, THETA, pool, rows, CHOSEN, rng)
+            for k in range(CHOSEN + 1):
+                now = bx.GP(np.vstack([X, pool[chosen[:k]]]), np.zeros(START + k), scale=False)
+                options = {"baseline": np.zeros(D), "keep": "summary", **QUIET}
+                sd = bx.attributions(now, THETA, rows, **options)["attribution_sd"]
+                curve[run, k] = sd.values.mean()
+    ours, found = curves["attributions"].mean(axis=0), []
+    for method, curve in curves.items():
+        last = curve[:, -1].mean()
+        reached = int(np.flatnonzero(ours <= last)[0])
+        row = {"method": method, "mean sd before": f"{curve[:, 0].mean():.4f}"}
+        row |= {f"mean sd after {CHOSEN}": f"{last:.4f}", "rows that attributions need": reached}
+        found.append(row)
+        print(row, flush=True)
+    write("known", found)
+
+
+WAVES = 2000
+
+
+class Function:
+    """A function from the prior with the given lengthscales, and its attributions from 0."""
+
+    def __init__(self, rng, lengthscale):
+        self.waves = rng.normal(size=(WAVES, len(lengthscale))) / lengthscale
+        self.phases = rng.uniform(0, 2 * np.pi, WAVES)
+        self.heights = np.sqrt(2 / WAVES) * rng.normal(size=WAVES)
+
+    def __call__(self, X):
+        return np.cos(X @ self.waves.T + self.phases) @ self.heights
+
+    def gradient(self, X):
+        return -(np.sin(X @ self.waves.T + self.phases) * self.heights) @ self.waves
+
+
+def attributions(gradient, rows, start):
+    """Integrated gradients by Gauss and Legendre's rule with 64 nodes."""
+    nodes, weights = np.polynomial.legendre.leggauss(64)
+    way = rows - start
+    parts = [
+        w * gradient(start + t * way) for t, w in zip((nodes + 1) / 2, weights / 2, strict=True)
+    ]
+    return way * np.sum(parts, axis=0)
+
+
+def stopped(runs=500, d=2, most=40):
+    """Coverage of attributions when rows were added until all signs were known with 95%."""
+    theta = {"lengthscale": np.full(d, 0.7), "amplitude": 1.0, "sigma": 0.2}
+    inside, counts, settled = [], [], 0
+    for run in range(runs):
+        rng = np.random.default_rng(run)
+        function = Function(rng, theta["lengthscale"])
+        X, pool, rows = (rng.uniform(-1, 1, (n, d)) for n in (5, 200, 2))
+        y = function(X) + 0.2 * rng.normal(size=len(X))
+        options = {"baseline": np.zeros(d), **QUIET}
+        while True:
+            model = bx.GP(X, y, scale=False)
+            found = bx.next_rows(model, theta, pool, question="attributions", X_new=rows, **options)
+            if found.attrs["signs_known"] or len(X) == most:
+                break
+            row = pool[found["selected"].item()]
+            X, y = np.vstack([X, row]), np.append(y, function(row[None]) + 0.2 * rng.normal())
+        final = bx.attributions(model, theta, rows, keep="summary", **options)
+        truth = attributions(function.gradient, rows, np.zeros(d))
+        bounds = final["attribution_interval"].values
+        inside.append(((bounds[..., 0] <= truth) & (truth <= bounds[..., 1])).mean())
+        counts.append(len(X))
+        settled += bool(found.attrs["signs_known"])
+    row = {"runs": runs, "signs known": settled, "median rows": int(np.median(counts))}
+    row["share of truths in 90% intervals"] = f"{np.mean(inside):.3f}"
+    row["standard error"] = f"{np.std(inside) / np.sqrt(runs):.3f}"
+    print(row, flush=True)
+    write("stopped", [row])
+
+
+def friedman(X):
+    return (
+        10 * np.sin(np.pi * X[:, 0] * X[:, 1])
+        + 20 * (X[:, 2] - 0.5) ** 2
+        + 10 * X[:, 3]
+        + 5 * X[:, 4]
+    )
+
+
+def ishigami(X):
+    a, b, c = (np.pi * (2 * X - 1)).T
+    return np.sin(a) + 7 * np.sin(b) ** 2 + 0.1 * c**4 * np.sin(a)
+
+
+def gramacy(X):
+    return np.exp(np.sin((0.9 * (X[:, 0] + 0.48)) ** 10)) + X[:, 1] * X[:, 2] + X[:, 3]
+
+
+def borehole(X):
+    low = np.array([0.05, 100, 63070, 990, 63.1, 700, 1120, 9855])
+    high = np.array([0.15, 50000, 115600, 1110, 116, 820, 1680, 12045])
+    rw, r, Tu, Hu, Tl, Hl, L, Kw = (low + X * (high - low)).T
+    log = np.log(r / rw)
+    return 2 * np.pi * Tu * (Hu - Hl) / (log * (1 + 2 * L * Tu / (log * rw**2 * Kw) + Tu / Tl))
+
+
+def otl(X):
+    low, high = np.array([50, 25, 0.5, 1.2, 0.25, 50]), np.array([150, 70, 3, 2.5, 1.2, 300])
+    b1, b2, f, c1, c2, beta = (low + X * (high - low)).T
+    vb1, gain = 12 * b2 / (b1 + b2), beta * (c2 + 9)
+    middle = (vb1 + 0.74) * gain / (gain + f) + 11.35 * f / (gain + f)
+    return middle + 0.74 * f * gain / ((gain + f) * c1)
+
+
+def piston(X):
+    low = np.array([30, 0.005, 0.002, 1000, 90000, 290, 340])
+    high = np.array([60, 0.020, 0.010, 5000, 110000, 296, 360])
+    M, S, V0, k, P0, Ta, T0 = (low + X * (high - low)).T
+    A = P0 * S + 19.62 * M - k * V0 / S
+    V = S / (2 * k) * (np.sqrt(A**2 + 4 * k * P0 * V0 / T0 * Ta) - A)
+    return 2 * np.pi * np.sqrt(M / (k + S**2 * P0 * V0 / T0 * Ta / V**2))
+
+
+FUNCTIONS = {
+    "friedman": (friedman, 5),
+    "ishigami": (ishigami, 3),
+    "gramacy": (gramacy, 4),
+    "borehole": (borehole, 8),
+    "otl": (otl, 6),
+    "piston": (piston, 7),
+}
+POOLS = "yacht", "bostonHousing"
+STEPS, BATCH = 8, 5
+
+
+def slopes_of(function):
+    """Gradients by central differences."""
+
+    def gradient(X, h=1e-5):
+        steps = h * np.eye(X.shape[1])
+        return np.stack([(function(X + s) - function(X - s)) / (2 * h) for s in steps], axis=1)
+
+    return gradient
+
+
+def problem(name, rng):
+    """Candidates with their responses, rows of interest and the attributions that are sought."""
+    if name in FUNCTIONS:
+        function, d = FUNCTIONS[name]
+        pool, rows = rng.uniform(0, 1, (1000, d)), rng.uniform(0, 1, (5, d))
+        f = function(pool)
+        truth = attributions(slopes_of(function), rows, np.full(d, 0.5)) / f.std()
+        y = (f - f.mean()) / f.std() + 0.05 * rng.normal(size=len(f))
+        return pool - 0.5, y, rows - 0.5, truth
+    path = Path(os.environ["BAYES_GPX_DATA"]) / "uci_splits" / f"{name}.json.gz"
+    data = json.load(gzip.open(path))
+    X, y = (np.array(data[key], dtype=float) for key in "Xy")
+    X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y.ravel() - y.mean()) / y.std()
+    rows = X[rng.choice(len(X), 5, replace=False)]
+    model = bx.GP(X, y)
+    options = {"baseline": np.zeros(X.shape[1]), "keep": "summary", **QUIET}
+    whole = bx.attributions(model, model.fit("map", **QUIET), rows, **options)
+    return X, y, rows, whole["attribution_mean"].values
+
+
+def errors(name, method, run):
+    """Root mean square error of attributions after each batch, and the share in 90% intervals."""
+    rng = np.random.default_rng(run)
+    pool, y, rows, truth = problem(name, rng)
+    rng = np.random.default_rng(1000 + run)
+    taken = rng.choice(len(pool), START, replace=False).tolist()
+    found, held = [], []
+    for step in range(STEPS + 1):
+        model = bx.GP(pool[taken], y[taken])
+        idata = model.fit("map", **QUIET)
+        options = {"baseline": np.zeros(pool.shape[1]), "keep": "summary", **QUIET}
+        answer = bx.attributions(model, idata, rows, **options)
+        found.append(np.sqrt(np.mean((answer["attribution_mean"].values - truth) ** 2)))
+        bounds = answer["attribution_interval"].values
+        held.append(((bounds[..., 0] <= truth) & (truth <= bounds[..., 1])).mean())
+        if step < STEPS:
+            left = np.setdiff1d(np.arange(len(pool)), taken)
+            chosen = choose(method, model, idata, pool[left], rows, BATCH, rng)
+            taken += left[chosen].tolist()
+    return found, held[-1]
+
+
+def learned(runs=20):
+    """Errors of attributions where hyperparameters are fitted after every 5 rows."""
+    cells = read("cells")
+    done = {(cell["problem"], cell["method"], int(cell["run"])) for cell in cells}
+    for run in range(runs):
+        for name in (*FUNCTIONS, *POOLS):
+            for method in METHODS:
+                if (name, method, run) in done:
+                    continue
+                found, held = errors(name, method, run)
+                cell = {"problem": name, "method": method, "run": run, "held": f"{held:.3f}"}
+                cell |= {str(START + BATCH * k): f"{e:.5f}" for k, e in enumerate(found)}
+                cells.append(cell)
+                write("cells", cells)
+        print(f"run {run} done", flush=True)
+    write("learned", [summary(name, cells) for name in (*FUNCTIONS, *POOLS)])
+
+
+def summary(name, cells):
+    """Mean errors after the last batch, and how many rows ours needs for the best rival's."""
+    counts = [START + BATCH * k for k in range(STEPS + 1)]
+    curves = {}
+    for method in METHODS:
+        own = [cell for cell in cells if (cell["problem"], cell["method"]) == (name, method)]
+        curves[method] = np.mean([[float(c[str(n)]) for n in counts] for c in own], axis=0)
+    best = min(curves[method][-1] for method in METHODS[1:])
+    reached = np.flatnonzero(curves["attributions"] <= best)
+    ours = [c for c in cells if (c["problem"], c["method"]) == (name, "attributions")]
+    row = {"problem": name, "runs": len(ours), "before": f"{curves['ALC'][0]:.3f}"}
+    row |= {method: f"{curve[-1]:.3f}" for method, curve in curves.items()}
+    row["rows added for the best rival's error"] = (
+        counts[reached[0]] - START if len(reached) else ""
+    )
+    row["share in 90% intervals"] = f"{np.mean([float(c['held']) for c in ours]):.2f}"
+    print(row, flush=True)
+    return row
+
+
+def branin(X):
+    a, b = 15 * X[:, 0] - 5, 15 * X[:, 1]
+    return -(
+        (b - 5.1 / (4 * np.pi**2) * a**2 + 5 / np.pi * a - 6) ** 2
+        + 10 * (1 - 1 / (8 * np.pi)) * np.cos(a)
+        + 10
+    )
+
+
+def hartmann(X):
+    alpha = np.array([1.0, 1.2, 3.0, 3.2])
+    A = [[10, 3, 17, 3.5, 1.7, 8], [0.05, 10, 17, 0.1, 8, 14]]
+    A = np.array([*A, [3, 3.5, 1.7, 10, 17, 8], [17, 8, 0.05, 10, 0.1, 14]])
+    P = [[1312, 1696, 5569, 124, 8283, 5886], [2329, 4135, 8307, 3736, 1004, 9991]]
+    P = [*P, [2348, 1451, 3522, 2883, 3047, 6650], [4047, 8828, 8732, 5743, 1091, 381]]
+    apart = (X[:, None] - 1e-4 * np.array(P)) ** 2
+    return np.exp(-(A * apart).sum(axis=2)) @ alpha
+
+
+SOUGHT = {"branin": (branin, 2, -0.397887), "hartmann": (hartmann, 6, 3.32237)}
+
+
+def ours_next(X, y, candidates, seed):
+    model = bx.GP(X, y)
+    found = bx.next_rows(
+        model, model.fit("map", **QUIET), candidates, question="maximum", seed=seed, **QUIET
+    )
+    return candidates[found["selected"].item()]
+
+
+def botorch_next(X, y, candidates, seed):
+    """BoTorch's single-task model with its defaults, and LogEI over the same candidates."""
+    import torch
+    from botorch.acquisition import LogExpectedImprovement
+    from botorch.fit import fit_gpytorch_mll
+    from botorch.models import SingleTaskGP
+    from botorch.models.transforms import Standardize
+    from gpytorch.mlls import ExactMarginalLogLikelihood
+
+    torch.manual_seed(seed)
+    tensors = torch.tensor(X), torch.tensor(y)[:, None]
+    model = SingleTaskGP(*tensors, outcome_transform=Standardize(1))
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(model.likelihood, model))
+    best = model.posterior(tensors[0]).mean.max()
+    score = LogExpectedImprovement(model, best)(torch.tensor(candidates)[:, None])
+    return candidates[int(score.argmax())]
+
+
+def maximum(runs=20):
+    """Distance to the maximum (simple regret) after 30 evaluations of which 10 are random."""
+    found = []
+    for name, (function, d, best) in SOUGHT.items():
+        for label, method in (("ours", ours_next), ("BoTorch", botorch_next), ("random", None)):
+            regrets = []
+            for run in range(runs):
+                rng = np.random.default_rng(run)
+                X = rng.uniform(0, 1, (10, d))
+                y = function(X)
+                for step in range(20):
+                    candidates = rng.uniform(0, 1, (2000, d))
+                    near = np.clip(X[y.argmax()] + 0.05 * rng.normal(size=(500, d)), 0, 1)
+                    candidates = np.vstack([candidates, near])
+                    x = candidates[0] if method is None else method(X, y, candidates, step)
+                    X, y = np.vstack([X, x]), np.append(y, function(x[None]))
+                regrets.append(best - y.max())
+            row = {"function": name, "method": label, "runs": runs}
+            row |= {"median regret": f"{np.median(regrets):.3g}"}
+            row["mean regret"] = f"{np.mean(regrets):.3g}"
+            row["standard error"] = f"{np.std(regrets) / np.sqrt(runs):.2g}"
+            print(row, flush=True)
+            found.append(row)
+    write("maximum", found)
+
+
+PARTS = {"known": known, "stopped": stopped, "learned": learned, "maximum": maximum}
+
+
+def main(words):
+    warnings.simplefilter("ignore", bx.ExtrapolationWarning)
+    warnings.simplefilter("ignore", bx.FitWarning)
+    names = [word for word in words if word in PARTS] or [*PARTS]
+    runs = [int(word) for word in words if word.isdigit()]
+    for name in names:
+        PARTS[name](*runs)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
