@@ -16,6 +16,7 @@ import json
 import os
 import sys
 import warnings
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -212,7 +213,7 @@ FUNCTIONS = {
     "otl": (otl, 6),
     "piston": (piston, 7),
 }
-POOLS = "yacht", "bostonHousing"
+POOLS = "yacht", "concrete"
 STEPS, BATCH = 8, 5
 
 
@@ -226,8 +227,10 @@ def slopes_of(function):
     return gradient
 
 
-def problem(name, rng):
+@cache
+def problem(name, run):
     """Candidates with their responses, rows of interest and the attributions that are sought."""
+    rng = np.random.default_rng(run)
     if name in FUNCTIONS:
         function, d = FUNCTIONS[name]
         pool, rows = rng.uniform(0, 1, (1000, d)), rng.uniform(0, 1, (5, d))
@@ -248,8 +251,7 @@ def problem(name, rng):
 
 def errors(name, method, run):
     """Root mean square error of attributions after each batch, and the share in 90% intervals."""
-    rng = np.random.default_rng(run)
-    pool, y, rows, truth = problem(name, rng)
+    pool, y, rows, truth = problem(name, run)
     rng = np.random.default_rng(1000 + run)
     taken = rng.choice(len(pool), START, replace=False).tolist()
     found, held = [], []

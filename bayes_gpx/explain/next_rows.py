@@ -120,7 +120,8 @@ def next_rows(
         `f_mean`, `f_sd`                  candidate                      of f, see below
         ================================  =============================  ==================
 
-        `score` is for the first row. `sd_after` is expected after all selected rows: its square is
+        `score` is for the first row, and the coordinate `position` numbers the selected rows from
+        0. `sd_after` is expected after all selected rows: its square is
         the average conditional variance, plus the variance of the means between draws as of today.
         `sign_known` is whether the interval of the answer, of probability `ci_prob`, excludes 0:
         its sign then has a probability of at least 95% if `ci_prob` is 0.9. The attribute
@@ -173,6 +174,8 @@ def next_rows(
             f"The model has several outputs. Pass model.of_output({first!r}), the output that is "
             "measured next."
         )
+    if model.specification.event is not None:
+        raise ValueError("The model is a view of an event. Pass the model itself, about f.")
     one_of("question", question, [*QUESTIONS, *SIGNS])
     hyper = hyperparameter_draws(model, idata, num_draws)
     if {LATENT, WHITENED} & hyper.values.keys():
@@ -180,7 +183,7 @@ def next_rows(
             "idata holds sampled values of f, and given these a new row teaches nothing. Fit with "
             "latent='marginal', or a model with representation='collapsed'."
         )
-    where = points(model, candidates, Z_candidates, groups_new=groups_candidates)
+    where = _read_candidates(model, candidates, Z_candidates, groups_candidates)
     given = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
     where, costs = _with_exposures(model, where, given), _read_costs(cost, len(where.X))
     count("size", size)
@@ -288,6 +291,18 @@ def _asked(model: Model, question: str, options: Mapping[str, Any]) -> tuple[Que
     return QUESTIONS[question][0](model, by_rows(model, where, by), options)
 
 
+def _read_candidates(model: Model, X: Table, Z: Table | None, groups: Column | None) -> Points:
+    """Rows that could be measured; errors name the arguments that they came by."""
+    if not len(cast(Any, X)):
+        raise ValueError("candidates has no rows. Pass at least one.")
+    try:
+        return points(model, X, Z, groups_new=groups)
+    except ValueError as wrong:
+        told = str(wrong).replace("X_new", "candidates")
+        told = told.replace("Z_new", "Z_candidates").replace("groups_new", "groups_candidates")
+        raise ValueError(told) from None
+
+
 def _with_exposures(model: Model, where: Points, given: dict[str, Any]) -> Points:
     """Candidates with what the likelihood is given of each, on the model's scale."""
     exposures = exposures_at(model, given, where)
@@ -381,7 +396,11 @@ def _selected(
             "selected": ("step", labels[list(selected)]),
             "selected_score": ("step", own),
         },
-        {"candidate": labels, "step": np.arange(1, len(selected) + 1)},
+        {
+            "candidate": labels,
+            "step": np.arange(1, len(selected) + 1),
+            "position": ("step", list(selected)),
+        },
     )
 
 
@@ -401,6 +420,8 @@ def _improving(
             f"question is {question!r}, but the likelihood {str(model.specification.likelihood)!r} "
             "has several latent values, of which none is the largest. Ask about 'predictions'."
         )
+    if model.training.sparse:
+        raise ValueError(f"question is {question!r}, but Z is sparse. Ask about 'predictions'.")
     # The measured rows stand first, so that an imagined response moves their means too.
     measured = points(model).having(positions=None)
     n, scaling, sign = len(measured.X), model.training.y_scaling, SIGNS[question]

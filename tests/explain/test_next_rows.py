@@ -241,9 +241,23 @@ def test_a_batch_of_improvements_moves_on():
         ({"scale": "sd"}, "scale: unknown 'sd'"),
         ({"variables": "x0"}, "variables was given, but the question 'attributions'"),
         ({"question": "maximum"}, "X_new was given, but the question 'maximum'"),
+        ({"candidates": np.zeros((2, 3))}, "candidates has 3 columns, but must have 2"),
+        ({"candidates": CANDIDATES[:0]}, "candidates has no rows"),
     ],
 )
 def test_mistakes_are_named(changed, message):
-    options = {"question": "attributions", "X_new": ROWS} | changed
+    options = {"candidates": CANDIDATES, "question": "attributions", "X_new": ROWS} | changed
     with pytest.raises(ValueError, match=message):
-        bx.next_rows(bx.GP(X, Y), THETA, CANDIDATES, **options, **QUIET)
+        bx.next_rows(bx.GP(X, Y), THETA, **options, **QUIET)
+
+
+def test_models_that_cannot_say_are_refused():
+    """Several outputs, and an event."""
+    two = bx.GP(X, pd.DataFrame({"u": Y, "v": Y**2}))
+    with pytest.raises(ValueError, match="Pass model.of_output\\('u'\\)"):
+        bx.next_rows(two, {}, CANDIDATES, question="predictions", **QUIET)
+    counts = bx.GP(X, np.arange(14) % 4, likelihood="poisson")
+    with pytest.raises(ValueError, match="a view of an event"):
+        bx.next_rows(
+            counts.of_event("survival", 1), {}, CANDIDATES, question="predictions", **QUIET
+        )
