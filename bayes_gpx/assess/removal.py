@@ -118,9 +118,11 @@ def _of_response(model: Model, dataset: xr.Dataset) -> bool:
 
 
 def _refuse_other(model: Model, dataset: xr.Dataset, frame: Frame, name: str) -> None:
-    if dataset.attrs.get("of") == "log_variance":
+    weight = dataset.attrs.get("weight")
+    if dataset.attrs.get("of") == "log_variance" or weight:
+        explained = f"the weight of {weight}" if weight else "the log variance"
         raise ValueError(
-            "The dataset explains the log variance, and the metric compares explanations with "
+            f"The dataset explains {explained}, and the metric compares explanations with "
             "changes of the mean response. Pass attributions with of='value'."
         )
     if _start(dataset, name) not in dataset:

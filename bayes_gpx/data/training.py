@@ -8,6 +8,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import scipy.sparse as sps
 
 from bayes_gpx.data.categorical import is_missing, plain
 from bayes_gpx.data.features import Frame, read_features, read_response, refuse_misaligned
@@ -21,6 +22,7 @@ from bayes_gpx.data.row_source import RowSource
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.sparse import read_weighed
 from bayes_gpx.numerics.threads import in_order
+from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,6 +73,7 @@ class TrainingData:
     outputs: Outputs | None = None
     resolution: np.ndarray | float = 0.0  # rounding step of y, or of each output (q,); 0 for none
     row_data: RowData | None = None  # weights and bounds of rows
+    weight: str | None = None  # column of Z with the weight to explain in place of f
 
     # All rows, where X, Z, y and exposure have a sample of them: or medians, where none are stored.
     beyond: OutOfCore | None = None
@@ -215,7 +218,36 @@ class TrainingData:
     @property
     def tied(self) -> bool:
         """Whether the features with weights are X itself, and z changes with x."""
-        return self.Z is not None and self.z_is_x
+        return self.Z is not None and self.z_is_x and self.weight is None
+
+    def of_weight(self, name: str) -> TrainingData:
+        """The same data, with the weight of one column of Z to explain."""
+        if self.Z is None:
+            raise ValueError(
+                f"of is ('weight', {name!r}), but a GP has no weights. Pass a bx.GPX, or explain "
+                "the prediction by leaving of out."
+            )
+        one_of("of, weights", name, self.Z.columns)
+        return replace(self, weight=name)
+
+    @property
+    def f_scaling(self) -> Scaling:
+        """From the model's scale to the units of what is explained: f, or a weight."""
+        if self.weight is None:
+            return self.y_scaling
+        scales = np.asarray(cast(Scaling, self.Z_scaling).scale)
+        return Scaling(0.0, self.y_scaling.scale / scales[self._weighed])
+
+    def unit_rows(self, m: int) -> Any:
+        """Z (m, p) on the model's scale with which z' g(x) is the weight to explain."""
+        rows, ones = np.arange(m), np.ones(m)
+        Z = sps.csr_array((ones, (rows, np.full(m, self._weighed))), shape=(m, self.p))
+        return Z if self.sparse else Z.toarray()
+
+    @property
+    def _weighed(self) -> int:
+        """Position of the column with the weight to explain."""
+        return cast(Frame, self.Z).columns.index(self.weight)
 
     @property
     def response_scaling(self) -> Scaling:

@@ -161,8 +161,9 @@ def _labels(model: ModelLike, where: Points, by: Any) -> np.ndarray:
     if isinstance(by, str):
         frames: dict[str, tuple[Any, Any]]
         frames = {name: (training.X, where.X_values) for name in training.X.sources}
-        if training.Z is not None and not (training.tied or training.sparse):
-            frames |= {name: (training.Z, where.Z_values) for name in training.Z.sources}
+        own = None if training.z_is_x or training.sparse else training.Z
+        if own is not None and where.Z_values is not None:
+            frames |= {name: (own, where.Z_values) for name in own.sources}
         one_of("by", by, frames)
         return _column(*frames[by], by)
     values = list(by) if isinstance(by, list | tuple) else np.asarray(by)

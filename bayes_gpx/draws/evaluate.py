@@ -327,7 +327,7 @@ def _asked(
     arrays += [*where.inputs.values(), *where.common.values(), where.index]
     said = getattr(operator, "__qualname__", None) or repr(operator)
     described = [model.signature, question.name, said, question.attrs, version("bayes_gpx")]
-    described.append(str(model.specification.event))
+    described += [str(model.specification.event), str(training.weight)]
     return digest(*arrays, *described, options)
 
 

@@ -23,11 +23,13 @@ RESPONSE = "response"
 
 def origin(model: ModelLike) -> dict[str, Any]:
     """What every result's attrs say of where it comes from."""
-    return {
+    found = {
         "likelihood": str(model.specification.likelihood),
         "bayes_gpx": version("bayes_gpx"),
         "pymc": pm.__version__,
     }
+    weight = model.training.weight
+    return found if weight is None else found | {"weight": weight, "scale": "latent"}
 
 
 def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -99,7 +99,9 @@ def points(
     needs_z: bool = True,
 ) -> Points:
     """New samples, or training samples (X_new=None); `obs` picks some of them by label."""
-    # Of out-of-core training samples, a `chunk`.
+    # Of out-of-core training samples, a `chunk`. The weight of a feature is f where its z is 1, and
+    # all others are 0 on the model's scale, without the rows' own deviations.
+    weighs = model.training.weight is not None
     if X_new is None:
         if Z_new is not None:
             raise ValueError("Z_new was given without X_new; pass both, or neither.")
@@ -109,14 +111,15 @@ def points(
         _refuse_out_of_core(training)
         X, Z, groups = training.X, training.Z, training.groups
     else:
-        X, Z = model.training.read_new(X_new, Z_new, needs_z=needs_z)
+        X, Z = model.training.read_new(X_new, Z_new, needs_z=needs_z and not weighs)
         groups = model.training.read_groups(groups_new, X)
     rows = rows_labelled(X.index, obs)
     refuse_outside(model, X.values[rows], "X_new")
     codes = model.training.codes_at(len(X), groups)
+    z = None if Z is None else cast("Scaling", model.training.Z_scaling).apply(Z.values[rows])
     inputs = {
         "X": model.training.X_scaling.apply(X.values[rows]),
-        "Z": None if Z is None else cast("Scaling", model.training.Z_scaling).apply(Z.values[rows]),
+        "Z": model.training.unit_rows(len(rows)) if weighs else z,
         "positions": model.training.positions(rows) if X_new is None else None,
         "group": None if codes is None else codes[rows],
     }
@@ -147,7 +150,7 @@ def at_other_x(model: ModelLike, where: Points, X: np.ndarray, rows: np.ndarray)
     """Rows at other X, in user units, each with z and group of one of the rows of `where`."""
     # If z is x, it moves with x.
     training, held, groups = model.training, None, None
-    if not training.tied and where.Z_values is not None:
+    if not training.z_is_x and where.Z_values is not None:
         held = where.Z_values[rows, : training.p - training.intercept]
     group = where.inputs["group"][rows] if "group" in where.inputs else None
     if training.groups is not None and group is not None:

@@ -155,6 +155,8 @@ class Question:
 def value(model: Any, *, smooth: bool = False, across: bool = False) -> Question:
     """f(x), with y where noise is normal; or the smooth part of f; or f of all classes, jointly."""
     observation = model.specification.observation
+    if not smooth:
+        refuse_weight(model, "predictions")
     if across:
         return replace(
             value(model),
@@ -169,8 +171,8 @@ def value(model: Any, *, smooth: bool = False, across: bool = False) -> Question
         name="f",
         operator=_smooth_value if smooth else _value,
         axes=(),
-        factor=np.array([model.training.y_scaling.scale]),
-        offset=model.training.y_scaling.center,
+        factor=np.array([model.training.f_scaling.scale]),
+        offset=model.training.f_scaling.center,
         units=latent_units(model),
         noisy="y" if model.specification.normal and not smooth else None,
         samples=SMOOTH if smooth else None,
@@ -180,8 +182,10 @@ def value(model: Any, *, smooth: bool = False, across: bool = False) -> Question
 
 
 def latent_units(model: ModelLike) -> str:
-    """Units of f."""
-    return model.specification.observation.units.format(y=model.training.y_name)
+    """Units of f, or of the weight that is explained."""
+    name, weight = model.training.y_name, model.training.weight
+    units = model.specification.observation.units.format(y=name)
+    return units if weight in (None, INTERCEPT) else f"{units} per unit of {weight}"
 
 
 def derivative(model: Any, order: int = 1) -> Question:
@@ -195,7 +199,7 @@ def derivative(model: Any, order: int = 1) -> Question:
         name="derivative",
         operator=_tied_gradient if training.tied else _gradient,
         axes=(Axis("feature", training.X.columns),),
-        factor=training.y_scaling.scale / training.X_scaling.scale,
+        factor=training.f_scaling.scale / training.X_scaling.scale,
         units=f"{latent_units(model)} per unit of the feature",
         samples=SMOOTH,
         nonlinear=True,
@@ -209,7 +213,7 @@ def _second_derivative(model: ModelLike) -> Question:
         name="second_derivative",
         operator=_tied_hessian if training.tied else _hessian,
         axes=tuple(Axis(dim, training.X.columns) for dim in ("feature", "feature_bis")),
-        factor=training.y_scaling.scale * np.multiply.outer(per_unit, per_unit).ravel(),
+        factor=training.f_scaling.scale * np.multiply.outer(per_unit, per_unit).ravel(),
         units=f"{latent_units(model)} per unit of the feature per unit of feature_bis",
         samples=SMOOTH,
         nonlinear=True,
@@ -231,7 +235,7 @@ def attribution(model: Any, baseline: str | None, method: str, steps: int | None
         operator=_Attribution(training.tied, method, steps),
         axes=(Axis("feature", training.X.sources),),
         mixes=_columns(training.X),
-        factor=np.full(len(training.X.sources), training.y_scaling.scale),
+        factor=np.full(len(training.X.sources), training.f_scaling.scale),
         units=latent_units(model),
         samples=SMOOTH,
         nonlinear=True,
@@ -326,6 +330,7 @@ def coefficient(model: ModelLike, *, smooth: bool = False) -> Question:
 def contribution(model: Any, *, smooth: bool = False) -> Question:
     """Contributions of a GPX, with or without `eps_w`."""
     _refuse_gp(model, "contributions")
+    refuse_weight(model, "contributions")
     training, Z = model.training, model.training.Z
     center = dict(zip(Z.columns, training.Z_scaling.center, strict=True))
     return Question(
@@ -351,6 +356,15 @@ def _refuse_gp(model: ModelLike, verb: str) -> None:
     if model.training.Z is None:
         raise ValueError(
             f"{verb} are defined for GPX; a GP has no weights. Pass a bx.GPX instead of a bx.GP."
+        )
+
+
+def refuse_weight(model: ModelLike, what: str) -> None:
+    """Raise where the weight of a column is asked for, of a question about y."""
+    if (name := model.training.weight) is not None:
+        raise ValueError(
+            f"{what} are about y, but the model is of the weight of {name!r}. Pass the whole "
+            "model, or use bx.weights(smooth=True), bx.derivatives or bx.attributions."
         )
 
 
@@ -458,7 +472,8 @@ class _Difference:
 def responds(model: ModelLike, on: str) -> bool:
     """Whether the mean response is explained, and is not f itself."""
     one_of("on", on, ("response", "latent"))
-    return on == "response" and model.specification.response.mean_name is not None
+    latent = model.specification.response.mean_name is None or model.training.weight is not None
+    return on == "response" and not latent
 
 
 def is_nonlinear(model: ModelLike, question: Question, on: str) -> bool:

@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.draws.intervals import BLOCK_NUMBERS
 from bayes_gpx.draws.protocols import ModelLike
-from bayes_gpx.draws.questions import Question, latent_units
+from bayes_gpx.draws.questions import Question, latent_units, refuse_weight
 from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities
 from bayes_gpx.numerics.jets import Jet, expectation
 from bayes_gpx.numerics.threads import ThreadedFunction
@@ -289,6 +289,7 @@ class LogVariance(Latent):
 def log_variance(model: ModelLike, on: str) -> LogVariance:
     """The log of the variance of y, on the response scale, or of f."""
     one_of("on", on, ("response", "latent"))
+    refuse_weight(model, "log variances")
     if on == "response" and model.specification.observation.processes:
         raise ValueError(
             "of='log_variance' was given, but the standard deviation of y is a process of the "

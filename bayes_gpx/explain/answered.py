@@ -10,7 +10,7 @@ from functools import partial, wraps
 from inspect import getdoc, signature
 from itertools import chain
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import numpy as np
 import xarray as xr
@@ -46,11 +46,12 @@ OF_ROWS = ("value", "level", "baseline", "baseline_value")
 """Variables that describe rows and features, and are equal for all outputs."""
 
 SHARED = {
-    "of": """{"value", "survival", "probability", "hazard", "quantile"}
+    "of": """{"value", "survival", "probability", "hazard", "quantile"} or ("weight", name)
     Explain the mean of y, or an event as in `GP.of_event`: P(y > at), P(y = at), the hazard, or the
-    y that is not exceeded with probability `at`.""",
+    y that is not exceeded with probability `at`; or, for a GPX, the weight of a column of Z as in
+    `GPX.of_weight`.""",
     "at": """float or sequence of floats, optional
-    Values of y, or probabilities, for `of`; several add a dim `at`.""",
+    Values of y, or probabilities, for events; several add a dim `at`.""",
     "draws": """int
     Number of conditional draws if `idata` has a single hyperparameter draw. Otherwise each
     hyperparameter draw gives one.""",
@@ -111,24 +112,35 @@ def chosen(arguments: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def of_events[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
-    """Let a function explain an event of y by its options `of` and `at`."""
+type Of = (
+    Literal["value", "survival", "probability", "hazard", "quantile"]
+    | tuple[Literal["weight"], str]
+)
+"""What functions explain: the mean of y, an event, or the weight of a column of Z."""
+
+
+def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
+    """Let a function explain an event of y or a weight by its options `of` and `at`."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
         of, at = kwargs.get("of", "value"), cast(Any, kwargs.get("at"))
-        if of not in KINDS:
-            if at is not None:
-                raise ValueError(f"at is {at!r}, but of is {of!r}. Pass of as one of {[*KINDS]}.")
-            return function(*args, **kwargs)
-        if at is None:
-            raise ValueError(f"of is {of!r}, but at is missing. Pass a value of y, or several.")
         given: Any = {name: value for name, value in kwargs.items() if name not in ("of", "at")}
+        event = isinstance(of, str) and of in KINDS
+        if at is not None and not event:
+            raise ValueError(f"at is {at!r}, but of is {of!r}. Pass of as one of {[*KINDS]}.")
+        if isinstance(of, str) and not event:
+            return function(*args, **kwargs)
+        if at is None and event:
+            raise ValueError(f"of is {of!r}, but at is missing. Pass a value of y, or several.")
         model, *rest = args or (given.pop("model"),)
+        ask = cast(Any, function)
+        if not event:
+            return ask(cast(Any, model).of_weight(_weighed(of)), *rest, **given)
         values = np.atleast_1d(at)
         if np.ndim(at) and given.get("path") is not None:
             raise ValueError("path was given with several values of at. Pass one of them.")
-        ask, view = cast(Any, function), cast(Any, model).of_event
+        view = cast(Any, model).of_event
         each = [ask(view(of, float(v)), *rest, **given) for v in values]
         if not np.ndim(at):
             return each[0]
@@ -137,6 +149,13 @@ def of_events[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]
         return side_by_side("at", values.tolist(), each, common).assign(first[common])
 
     return call
+
+
+def _weighed(of: Any) -> str:
+    """The column of ("weight", column)."""
+    if not isinstance(of, tuple) or len(of) != 2 or of[0] != "weight":
+        raise ValueError(f"of is {of!r}. Pass a name, or ('weight', column) for a column of Z.")
+    return of[1]
 
 
 type Answer = Callable[..., xr.Dataset]
@@ -438,7 +457,7 @@ def _asked(
     arrays += [array for found in model.posteriors.values() for array in found[:2]]
     answer = piece.args[0]
     name = getattr(answer, "func", answer).__qualname__
-    said = [model.signature, str(model.specification.event)]
+    said = [model.signature, str(model.specification.event), str(training.weight)]
     said += [training.y_name, name, len(rows.labels), seed]
     given = sorted((options | _own(piece)).items())
     return digest(*arrays, *rows.asked, said, pickle.dumps(given))

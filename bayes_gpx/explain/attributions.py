@@ -22,7 +22,7 @@ from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import by_draws, or_else
 from bayes_gpx.draws.scales import Latent, Response, log_variance
 from bayes_gpx.draws.views import AtRows, ByChainRule, by_chain_rule, means
-from bayes_gpx.explain.answered import answered, documented, of_events, side_by_side
+from bayes_gpx.explain.answered import Of, answered, documented, of_views, side_by_side
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.system.warning import warn
@@ -56,7 +56,7 @@ class CompletenessWarning(UserWarning):
 
 
 @documented
-@of_events
+@of_views
 @on_cores
 def attributions(
     model: Model,
@@ -67,7 +67,7 @@ def attributions(
     baseline: str | Table | Mapping[str, Table] = "mean",
     method: str = "exact",
     steps: int | None = None,
-    of: Literal["value", "log_variance", "survival", "probability", "hazard", "quantile"] = "value",
+    of: Of | Literal["log_variance"] = "value",
     at: float | Sequence[float] | None = None,
     groups_new: Column | None = None,
     obs: Labels | None = None,
@@ -111,10 +111,11 @@ def attributions(
         expansion of the mean response ("taylor", means only).
     steps : int, optional
         Steps of the simple quadratures, 50 by default.
-    of : {"value", "log_variance", "survival", "probability", "hazard", "quantile"}
+    of : {"value", "log_variance", "survival", "probability", "hazard", "quantile"} or tuple
         Attribute f or the mean response, or the log of the predictive variance: of y (for classes
         of the indicator of each class, at exposure 1 for counts), or of f with ``on="latent"``. A
-        log variance of +0.69 doubles the variance. The others are events as in `GP.of_event`.
+        log variance of +0.69 doubles the variance. The others are events as in `GP.of_event`;
+        ``("weight", name)`` is the weight of a column of Z, as in `GPX.of_weight`.
     groups_new : series or array (m,), optional
         Groups of the new rows, for models with groups.
     obs : label or list of labels, optional
@@ -195,7 +196,7 @@ def _answer(
     baseline: Any,
     method: str,
     steps: int | None,
-    of: str,
+    of: Any,
     **options: Any,
 ) -> xr.Dataset:
     """Attributions against a baseline, or against each of a dict."""
@@ -277,10 +278,11 @@ def refuse_joint(where: Points, options: Mapping) -> None:
 
 def _spread(training: TrainingData, on: str) -> float:
     """Order of the response's variation, never 0; it is 1 for latent values on a link."""
-    if not (training.scales_y or on == "response"):
-        return 1.0
+    per_unit = training.f_scaling.scale / training.y_scaling.scale
+    if not training.scales_y and (on == "latent" or training.weight is not None):
+        return float(per_unit)
     spread = training.y_scaling.scale if training.streamed else training.y.std()
-    return float(spread) or 1.0
+    return float(spread * per_unit) or 1.0
 
 
 def _by_taylor(

@@ -23,7 +23,7 @@ from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside, r
 from bayes_gpx.draws.questions import Axis, responds
 from bayes_gpx.draws.random_functions import or_else, values_at
 from bayes_gpx.draws.scales import response_units
-from bayes_gpx.explain.answered import chosen, documented, has_outputs, of_each_output, of_events
+from bayes_gpx.explain.answered import Of, chosen, documented, has_outputs, of_each_output, of_views
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.processes import operators
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
@@ -40,7 +40,7 @@ type End = tuple[str, np.ndarray]
 
 
 @documented
-@of_events
+@of_views
 @on_cores
 def comparisons(
     model: Model,
@@ -54,7 +54,7 @@ def comparisons(
     obs: Labels | None = None,
     by: By = None,
     on: Literal["response", "latent"] = "response",
-    of: Literal["value", "survival", "probability", "hazard", "quantile"] = "value",
+    of: Of = "value",
     at: float | Sequence[float] | None = None,
     ci_prob: float | None = None,
     draws: int = 1000,
@@ -359,7 +359,7 @@ def of_contrasts(
         operator=_Changes(training.tied, len(contrasts)),
         axes=(Axis("contrast", tuple(contrast.label for contrast in contrasts)),),
         table=None,
-        factor=np.full(len(contrasts), training.y_scaling.scale),
+        factor=np.full(len(contrasts), training.f_scaling.scale),
         offset=0.0,
     )
     asked = where.having(positions=None)

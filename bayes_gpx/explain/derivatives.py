@@ -18,7 +18,7 @@ from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import by_draws, or_else
 from bayes_gpx.draws.scales import Response
 from bayes_gpx.draws.views import by_chain_rule
-from bayes_gpx.explain.answered import answered, documented
+from bayes_gpx.explain.answered import Of, answered, documented, of_views
 from bayes_gpx.numerics.threads import on_cores
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 @documented
+@of_views
 @on_cores
 def derivatives(
     model: Model,
@@ -39,6 +40,8 @@ def derivatives(
     obs: Labels | None = None,
     by: By = None,
     order: Literal[1, 2] = 1,
+    of: Of = "value",
+    at: float | Sequence[float] | None = None,
     draws: int = 1000,
     num_draws: int | None = None,
     features: Sequence[str] | None = None,

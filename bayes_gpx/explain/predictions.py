@@ -17,7 +17,7 @@ from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.scales import response_units
-from bayes_gpx.explain.answered import answered, documented, of_events
+from bayes_gpx.explain.answered import answered, documented, of_views
 from bayes_gpx.likelihoods import exposure_of
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.system.warning import warn
@@ -35,7 +35,7 @@ MOST_NAMED = 3
 
 
 @documented
-@of_events
+@of_views
 @on_cores
 def predictions(
     model: Model,
@@ -86,6 +86,8 @@ def predictions(
         Exposure of new counts, in the order of X_new; 1 by default. Training rows have their own.
     trials : array (m,), optional
         Trials of new rows for "binomial", as `exposure`.
+    of : {"value", "survival", "probability", "hazard", "quantile"}
+        Predict the mean of y, or an event as in `GP.of_event`.
     noise_sd : array (m,), optional
         Noise of new rows for a model with `noise_sd`, as `exposure`. Without it, the result of new
         rows has f and `response_mean`, but no y.

@@ -18,6 +18,7 @@ from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
 from bayes_gpx.draws.naming import origin, values_by_source
 from bayes_gpx.draws.points import Points
+from bayes_gpx.draws.questions import refuse_weight
 from bayes_gpx.likelihoods.predictive import Predictive
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.validation import one_of
@@ -219,6 +220,7 @@ def measured(
     progressbar: bool,
 ) -> xr.Dataset:
     """Evaluate all measures at every draw, or for the mixture of draws, and name the results."""
+    refuse_weight(model, "relevance and interactions")
     one_of("over", over, ("draws", "mixture"))
     one_of("keep", keep, ("draws", "summary"))
     hyper = hyperparameter_draws(model, idata, num_draws)

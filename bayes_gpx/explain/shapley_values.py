@@ -20,7 +20,7 @@ from bayes_gpx.draws.random_functions import by_draws, or_else
 from bayes_gpx.draws.scales import Latent, Response, log_variance
 from bayes_gpx.draws.stores import with_more
 from bayes_gpx.draws.views import AtCoalitions, monte_carlo_errors
-from bayes_gpx.explain.answered import answered, documented, of_events
+from bayes_gpx.explain.answered import Of, answered, documented, of_views
 from bayes_gpx.explain.attributions import (
     MOST_BASELINES,
     OF,
@@ -45,7 +45,7 @@ MOST_POINTS = 8192
 
 
 @documented
-@of_events
+@of_views
 @on_cores
 def shapley_values(
     model: Model,
@@ -56,7 +56,7 @@ def shapley_values(
     baseline: str | Table | Mapping[str, Table] = "mean",
     method: Literal["exact", "permutations", "fanova"] = "exact",
     permutations: int = 256,
-    of: Literal["value", "log_variance", "survival", "probability", "hazard", "quantile"] = "value",
+    of: Of | Literal["log_variance"] = "value",
     at: float | Sequence[float] | None = None,
     groups_new: Column | None = None,
     obs: Labels | None = None,
@@ -103,7 +103,7 @@ def shapley_values(
         each component of f evenly among its features [3]_.
     permutations : int
         Number of orders for "permutations", even and at least four.
-    of : {"value", "log_variance", "survival", "probability", "hazard", "quantile"}
+    of : {"value", "log_variance", "survival", "probability", "hazard", "quantile"} or tuple
         As in `attributions`.
     groups_new : series or array (m,), optional
         Groups of the new rows, for models with groups.
@@ -187,7 +187,7 @@ def _answer(
     baseline: Any,
     method: str,
     permutations: int,
-    of: str,
+    of: Any,
     **options: Any,
 ) -> xr.Dataset:
     """Shapley values against a baseline, against each of a dict, or over a measure."""

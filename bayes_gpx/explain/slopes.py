@@ -16,7 +16,7 @@ from bayes_gpx.draws.averages import By, by_rows
 from bayes_gpx.draws.evaluate import LARGEST_JOINT, evaluate
 from bayes_gpx.draws.intervals import BOUNDS, interval_of, interval_probability
 from bayes_gpx.draws.points import Points, at_other_x, points, points_to_explain, read_baseline
-from bayes_gpx.explain.answered import chosen, documented, has_outputs, of_each_output, of_events
+from bayes_gpx.explain.answered import Of, chosen, documented, has_outputs, of_each_output, of_views
 from bayes_gpx.explain.derivatives import numbers_among, slopes_of_f
 from bayes_gpx.numerics.quadrature import rule
 from bayes_gpx.numerics.threads import on_cores
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @documented
-@of_events
+@of_views
 @on_cores
 def slopes(
     model: Model,
@@ -44,7 +44,7 @@ def slopes(
     features: Sequence[str] | None = None,
     covariance: bool = False,
     on: Literal["response", "latent"] = "response",
-    of: Literal["value", "survival", "probability", "hazard", "quantile"] = "value",
+    of: Of = "value",
     at: float | Sequence[float] | None = None,
     path: str | PathLike | None = None,
     cores: int | None = None,

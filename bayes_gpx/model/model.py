@@ -211,6 +211,36 @@ class Model:
         view.__dict__.update(self.__dict__, specification=replace(self.specification, event=event))
         return view
 
+    def of_weight(self, name: str) -> Self:
+        """Return the model for explanations of the weight of one column of Z instead of f.
+
+        For a `GPX`. `derivatives`, `slopes`, `attributions`, `shapley_values` and `comparisons`
+        have the option ``of=("weight", name)`` for it; `partial_dependence` takes the result in
+        place of the model. They explain the weight function g(x), without the deviations of rows,
+        in units of f per unit of the column, and need no Z_new.
+
+        Parameters
+        ----------
+        name : str
+            A column of Z, or "intercept"; of a categorical column, the column of one level.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bayes_gpx as bx
+        >>> X = np.random.default_rng(1).uniform(size=(60, 2))
+        >>> Z = np.random.default_rng(2).normal(size=(60, 1))
+        >>> model = bx.GPX(X, Z[:, 0] * X[:, 1], Z, scale=False)  # the weight of z0 is x1
+        >>> theta = {"lengthscale": [2.0, 2.0], "amplitude": 2.0, "sigma_w": 0.0, "sigma": 0.01}
+        >>> options = {"keep": "summary", "progressbar": False}
+        >>> found = bx.derivatives(model.of_weight("z0"), theta, [[0.5, 0.5]], **options)
+        >>> found["derivative_mean"].values.round(1) + 0.0
+        array([[0., 1.]])
+        """
+        view = type(self).__new__(type(self))
+        view.__dict__.update(self.__dict__, training=self.training.of_weight(name))
+        return view
+
     def of_features(self, sources: Sequence[str]) -> Self:
         """The same model of some columns of X, outside of any other; not fitted."""
         # It keeps their scale, the values that their hyperparameters are fixed at, and these

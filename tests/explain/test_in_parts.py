@@ -58,6 +58,12 @@ def test_weights_with_features_of_their_own():
         shared = bx.weights(model, theta, X[["a"]], keep="summary", executor=executor, **QUIET)
         with pytest.raises(ValueError, match=r"Pass Z_new with the columns \['b'\]"):
             bx.contributions(model, theta, X[["a"]], executor=executor, keep="summary", **QUIET)
+    for verb in (bx.derivatives, bx.attributions):
+        asked = {"of": ("weight", "b"), "keep": "summary", **QUIET}
+        expected = verb(model, theta, X[["a"]], **asked)
+        moments_agree(verb(model, theta, **asked), expected)
+        with ThreadPoolExecutor(2) as executor:
+            moments_agree(verb(model, theta, X[["a"]], executor=executor, **asked), expected)
     moments_agree(shared, alone)
 
 
