@@ -340,7 +340,9 @@ def _origin(
     elif "offset" in dataset:
         begin, first = dataset["offset"].isel(obs=row, missing_dims="ignore").item(), "offset"
     else:
-        return 0.0, ("baseline", whole(name, dataset)), f"{whole(name, dataset)} [{units}]"
+        total = whole(name, dataset)
+        axis = units if "weight" in dataset.attrs else f"{total} [{units}]"  # both are too long
+        return 0.0, ("baseline", total), axis
     scale = "mean response" if dataset.attrs.get("scale") == "response" else "f"
     end = begin + float(dataset[f"{name}_mean"].isel(obs=row).sum())
     return begin, (f"{first}: {begin:.4g}", f"{last}: {end:.4g}"), f"{scale} [{units}]"

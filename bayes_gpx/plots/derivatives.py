@@ -15,6 +15,7 @@ from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import beside, columns_for, draw
 from bayes_gpx.plots.selection import (
     ONE_AXIS,
+    about,
     against,
     covers_zero,
     each_of,
@@ -137,7 +138,7 @@ def plot_derivatives(
             ("average", _average, wide, {"value": value, "average": average}),
             *value_axis(value, "slope", with_unit, x=None),
         ],
-        f"Slopes{some} [{dataset.attrs['units']}]; {pale_ticks}",
+        f"Slopes{about(dataset)}{some} [{dataset.attrs['units']}]; {pale_ticks}",
         pc_kwargs,
         backend=backend,
         cols=["feature"],
@@ -228,7 +229,7 @@ def plot_slopes(
             ("", names_down, mean, {"names": names}),
             ("xlabel", label_axes, mean, labels),
         ],
-        f"Slopes{some}{rows}, mean ± sd [{dataset.attrs['units']}]; "
+        f"Slopes{about(dataset)}{some}{rows}, mean ± sd [{dataset.attrs['units']}]; "
         f"hollow: the {prob} interval of this slope alone contains 0",
         pc_kwargs,
         backend=backend,
@@ -315,7 +316,8 @@ def plot_path(
     slope = chosen["attribution_mean"] / way.where(way != 0)
     units = dataset.attrs["units"].removesuffix(" of the feature")
     some = f" ({len(names)} of {len(known)} features)" if len(names) < len(known) else ""
-    title = f"Slopes on the path to obs {dataset.attrs['explains']}, {against(dataset)}{some}"
+    title = f"Slopes{about(dataset)} on the path to obs {dataset.attrs['explains']}, "
+    title += f"{against(dataset)}{some}"
     title += f"; {dataset.attrs['ci_prob']:.0%} bands (light: simultaneous); dashed: mean slope"
     labels = {"title": title_of, "size": 9, "x": with_unit, "y": units}
     pc_kwargs.setdefault("col_wrap", 2)

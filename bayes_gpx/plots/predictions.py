@@ -19,6 +19,7 @@ from bayes_gpx.plots.selection import (
     MOST_PANELS,
     MOST_ROWS,
     ONE_AXIS,
+    about,
     in_panels,
     refuse_no_dataset,
     required,
@@ -278,7 +279,7 @@ def plot_comparisons(
     bounds = interval_of(dataset, "comparison", prob).reset_coords(drop=True)
     kind = dataset.attrs.get("comparison", "difference")
     what = f"change [{dataset.attrs['units']}]" if kind == "difference" else kind
-    title = f"{kind.capitalize()} of the predictions, {prob:.0%} intervals"
+    title = f"{kind.capitalize()}{about(dataset) or ' of the predictions'}, {prob:.0%} intervals"
     names = mean["contrast"].values.tolist()
     no_effect = 1.0 if kind == "ratio" else 0.0
     if "by" in mean.dims:

@@ -235,20 +235,22 @@ def called(name: str, dataset: xr.Dataset) -> str:
     """What a title calls the numbers of this name."""
     shapley = dataset.attrs.get("method") in ("shapley", "fanova")
     words = "Shapley values" if shapley else f"{name.capitalize()}s"
-    return f"{words} of the log variance" if _of_log_variance(dataset) else words
+    return words + about(dataset)
 
 
 def whole(name: str, dataset: xr.Dataset) -> str:
     """What the numbers of this name add up to."""
     if name != "attribution":
         return "f(x) - offset"
-    of = "log variance" if _of_log_variance(dataset) else "f"
+    of = "weight" if "weight" in dataset.attrs else "log variance" if about(dataset) else "f"
     return f"{of}(x) - {of}(baseline)"
 
 
-def _of_log_variance(dataset: xr.Dataset) -> bool:
-    """Whether the log variance is explained, instead of f or the response."""
-    return dataset.attrs.get("of") == "log_variance"
+def about(dataset: xr.Dataset) -> str:
+    """Name what is explained in place of f or the response, after "of"; empty for these."""
+    if "weight" in dataset.attrs:
+        return f" of the weight of {dataset.attrs['weight']}"
+    return " of the log variance" if dataset.attrs.get("of") == "log_variance" else ""
 
 
 def against(dataset: xr.Dataset) -> str:
@@ -265,10 +267,10 @@ def against(dataset: xr.Dataset) -> str:
 
 def at_baseline(dataset: xr.Dataset, predictions: xr.Dataset) -> xr.DataArray:
     """Predictions less the difference, on the scale of the attributions, (obs,)."""
-    if dataset.attrs.get("of") == "log_variance":
+    if explained := about(dataset):
         raise ValueError(
-            "predictions were given for attributions of the log variance, which they do not "
-            "contain. Leave predictions out: the base values are then 0."
+            f"predictions were given for attributions{explained}, which they do not contain. Leave "
+            "predictions out: the base values are then 0."
         )
     name = "response_mean" if dataset.attrs.get("scale") == "response" else "f_mean"
     if "difference_mean" not in dataset or name not in predictions:

@@ -336,3 +336,9 @@ def test_derivatives_explain_events_by_of_and_at():
     found = bx.derivatives(model, theta, NEW, of="survival", at=1.5, **options)
     expected = bx.derivatives(model.of_event("survival", 1.5), theta, NEW, **options)
     xr.testing.assert_identical(found, expected)
+
+
+def test_metrics_of_predictions_refuse_explanations_of_a_weight(model):
+    found = bx.attributions(model, THETA, of=("weight", "rooms"), draws=5, seed=1, **QUIET)
+    with pytest.raises(ValueError, match="explains the weight of rooms, and the metric"):
+        bx.metrics.faithfulness(model, THETA, found)

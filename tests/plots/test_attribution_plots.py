@@ -156,6 +156,20 @@ def test_titles_say_that_the_log_variance_is_divided():
     assert labels[-1] == "log variance(x) - log variance(baseline)"
 
 
+def test_titles_say_that_a_weight_is_explained():
+    data = attributed(2).assign_attrs(weight="rooms", units="kg per unit of rooms")
+    figure = bx.plot_attributions(data, backend="matplotlib").viz["figure"].item()
+    said = figure.get_suptitle().replace("\n", " ")
+    assert said.startswith(
+        "Attributions of the weight of rooms against the baseline 'mean' [kg per"
+    )
+    axes = only(bx.plot_waterfall(data, obs=100, backend="matplotlib"))
+    assert labels(axes.get_yticklabels())[-1] == "weight(x) - weight(baseline)"
+    assert axes.get_xlabel() == "kg per unit of rooms"
+    with pytest.raises(ValueError, match="attributions of the weight of rooms, which they do not"):
+        bx.plot_waterfall(data, obs=100, predictions=xr.Dataset())
+
+
 def test_a_waterfall_is_of_one_observation():
     data = attributed(5)
     with pytest.raises(
