@@ -422,6 +422,12 @@ class Findings:
         """The weight functions of a GPX, in some rows, without the rows' own deviations."""
         return self._of(weights, obs=self.some, smooth=True, **self.sampled)
 
+    def driven(self, name: str) -> xr.Dataset:
+        """Attributions of a weight function to the features of X, in some rows; without draws."""
+        options = {**self.thinned, "keep": "summary", "progressbar": False, "ci_prob": self.prob}
+        options |= {"of": ("weight", name), "baseline": self.baseline, "obs": self.some}
+        return self._of(ATTRIBUTION_METHODS[self.attribution], **options)
+
     @property
     def summed(self) -> bool:
         """Whether f is a sum of several components that vary."""

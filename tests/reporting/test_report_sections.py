@@ -110,6 +110,26 @@ def test_weighed_features_explain_what_happens_at_a_place(data):
     assert not any("baseline" in text for text in told(CAUTIONS, findings)[1:])
 
 
+def test_the_features_that_make_weights_vary_are_named(data):
+    X, y = data
+    rng = np.random.default_rng(6)
+    places = pd.DataFrame(rng.uniform(size=(40, 2)), columns=["east", "north"], index=X.index)
+    y = y + 5.0 * places["north"] * X["dose"]
+    findings = Findings(
+        bx.GPX(places, y, X), THETA | {"sigma_w": 0.1}, None, None, y_new=None, **OPTIONS
+    )
+    parts, _ = told(SLOPES, findings)
+    (table,) = [p for p in parts if p.kind == "table" and "largest weights" in p.caption]
+    assert table.rows[0][:2] == ["dose", "north"]
+    for weight, feature, size, sure in table.rows:
+        found = findings.driven(weight).sel(feature=feature)
+        low, high = found["attribution_interval"].transpose("ci_bound", "obs").values
+        assert size == pytest.approx(np.mean(np.abs(found["attribution_mean"].values)))
+        assert sure == pytest.approx(100 * np.mean((low > 0) | (high < 0)))
+    captions = [part.caption for part in parts if part.kind == "figure"]
+    assert "What makes the weight of dose vary over the map." in captions
+
+
 def test_baselines_that_no_row_has_are_told_by_their_shares(data):
     X, y = data
     levels = pd.Categorical(np.where(X["age"] > 0.6, "a", "b"))

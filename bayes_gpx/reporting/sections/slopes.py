@@ -20,6 +20,7 @@ from bayes_gpx.plots import (
     plot_map,
     plot_partial_dependence,
 )
+from bayes_gpx.plots.selection import covers_zero
 from bayes_gpx.reporting.page import Part, Prose, Section, Table, picture
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 PANELS = 6
 """Most features in a figure, with a panel each."""
+
+MOST_DRIVEN = 3
+"""Most weights that are explained, and most features of X that are named for each."""
 
 
 def _by_label(found: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
@@ -84,14 +88,56 @@ def _weights_over_rows(findings: Findings, found: xr.Dataset, whose: str) -> Tab
     )
 
 
-def _maps(findings: Findings) -> Iterator[Part]:
-    """Weights over two columns of places, with their sds."""
+def _drivers(findings: Findings) -> Iterator[Part]:
+    """Features of X that make the largest weights vary, in a table and on a map."""
+    training = findings.model.training
+    if training.Z is None:
+        return
+    spread = findings.weighed["weight_mean"].std("obs")
+    spread = spread.max("class") if "class" in spread.dims else spread
+    scale = dict(zip(training.Z.columns, training.Z_scaling.scale, strict=True))
+    names = spread["feature"].values
+    order = np.argsort([-spread.sel(feature=name).item() * scale[name] for name in names])
+    each = [_by_label(findings.driven(str(name))) for name in names[order[:MOST_DRIVEN]]]
+    places = _places(findings)
+    for of_label in zip(*each, strict=True):
+        whose, first = of_label[0]
+        yield Table(
+            f"Which features make the largest weights{whose} vary? Attributions of each weight "
+            "function, relative to its value at the baseline, in the units of the weight.",
+            ["weight", "feature", "mean absolute attribution", "interval excludes 0, % of rows"],
+            [row for _, found in of_label for row in _largest(found, findings.prob)],
+        )
+        if places is not None:
+            about = f"What makes the weight of {first.attrs['weight']}{whose} vary over the map."
+            yield picture(plot_map(first, places, backend="matplotlib"), about)
+
+
+def _largest(driven: xr.Dataset, prob: float) -> list[list]:
+    """Rows of a table: the features with the largest attributions of a weight."""
+    name, features = driven.attrs["weight"], driven["feature"].values
+    mean = abs(driven["attribution_mean"]).mean("obs").values
+    sure = ~covers_zero(interval_of(driven, "attribution", prob)).transpose("feature", "obs").values
+    return [
+        [name, str(features[i]), float(mean[i]), 100 * float(sure[i].mean())]
+        for i in np.argsort(-mean, kind="stable")[:MOST_DRIVEN]
+    ]
+
+
+def _places(findings: Findings) -> pd.DataFrame | None:
+    """Where some rows are, if the two columns of X can be a map of weights."""
     training = findings.model.training
     if training.Z is None or training.tied or training.X.levels or training.d != 2:
+        return None
+    where = findings.where
+    return pd.DataFrame(where.X_values, where.index, list(training.X.columns)).loc[findings.some]
+
+
+def _maps(findings: Findings) -> Iterator[Part]:
+    """Weights over two columns of places, with their sds."""
+    places = _places(findings)
+    if places is None:
         return
-    places = pd.DataFrame(
-        findings.where.X_values, findings.where.index, list(training.X.columns)
-    ).loc[findings.some]
     for whose, found in _by_label(findings.weighed):
         pc = plot_map(found, places, backend="matplotlib")
         yield picture(pc, f"Weights{whose} at their places, without each row's own deviation.")
@@ -188,5 +234,5 @@ def _dependence(findings: Findings) -> Iterator[Part]:
 SLOPES = Section(
     "slopes",
     "How do predictions change?",
-    (_weights, _maps, _contributions, _dependence, _slopes, _curves, _components),
+    (_weights, _maps, _drivers, _contributions, _dependence, _slopes, _curves, _components),
 )
