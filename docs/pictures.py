@@ -5,8 +5,8 @@
 The script runs the README's example and saves its waterfall. The other pictures explain the same
 fit: diabetes data with 442 patients, ten measurements, and a score of the disease's progression
 within one year. It also runs the README's commands and takes a picture of the report's first
-screen, if Chromium is installed. With `--gallery` it runs the code of docs/gallery.md instead, and
-saves the first picture of each plot.
+screen, if Chromium is installed. The map of Taipei needs BAYES_GPX_DATA. With `--gallery` it runs
+the code of docs/gallery.md instead, and saves the first picture of each plot.
 """
 
 import os
@@ -91,6 +91,15 @@ def gallery():
         plt.close("all")
 
 
+def taipei():
+    """Run the code about Taipei of docs/howto/effect-size.md, and save its map."""
+    page = Path(__file__).with_name("howto") / "effect-size.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    exec(code, {"bx": bx})
+    plt.gcf().savefig(FOLDER / "taipei_drivers.png", dpi=DPI)
+    plt.close("all")
+
+
 def coverage():
     """Draw the coverage of 90% intervals by kind of fit, from the table of a benchmark."""
     table = pd.read_csv(COVERAGE, index_col=0).apply(lambda cells: cells.str.rstrip("%"))
@@ -121,6 +130,7 @@ def coverage():
 def main():
     """Fit once, and write the pictures."""
     coverage()
+    taipei()
     space = example()
     model, idata, X = space["model"], space["idata"], space["data"].X
     patient = space["explained"]["obs"].values

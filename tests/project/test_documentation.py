@@ -110,6 +110,26 @@ def test_the_installation_page_runs(capsys):
 
 
 @pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.filterwarnings("ignore:About this fit")
+def test_houses_in_taipei_have_the_numbers_of_their_page():
+    page = ROOT / "docs" / "howto" / "effect-size.md"
+    space = {"bx": bx}
+    (block,) = blocks_of(page)
+    exec(block, space)
+    plt.close("all")
+    said = re.search(r"weight there is ([\d.]+) .*\n([\d.]+) on average", page.read_text()).groups()
+    options = {"smooth": True, "keep": "summary", "progressbar": False}
+    stores = bx.weights(space["local"], space["fit"], **options)["weight_mean"]
+    stores = stores.sel(feature="n_convenience_stores")
+    assert [f"{stores.sel(obs=276):.1f}", f"{stores.mean():.1f}"] == [*said]
+    found = space["drivers"].sel(obs=276)
+    low, high = found.sel(feature="latitude")["attribution_interval"].values
+    mean = found["attribution_mean"].sel(feature="latitude")
+    assert f"latitude is +{mean:.1f} [{low:.1f}, {high:.1f}]" in page.read_text()
+
+
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")  # of twelve rows
 def test_the_page_on_constraints_runs():
     page = (ROOT / "docs" / "howto" / "constraints.md").read_text()
