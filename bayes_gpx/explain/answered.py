@@ -121,6 +121,8 @@ type Of = (
 
 def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
     """Let a function explain an event of y or a weight by its options `of` and `at`."""
+    own = "log_variance" in str(signature(function).parameters["of"].annotation)
+    names = ["value", *(["log_variance"] if own else []), *KINDS]
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
@@ -130,6 +132,7 @@ def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
         if at is not None and not event:
             raise ValueError(f"at is {at!r}, but of is {of!r}. Pass of as one of {[*KINDS]}.")
         if isinstance(of, str) and not event:
+            one_of("of", of, names)
             return function(*args, **kwargs)
         if at is None and event:
             raise ValueError(f"of is {of!r}, but at is missing. Pass a value of y, or several.")

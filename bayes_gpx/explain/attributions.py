@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from bayes_gpx.draws.questions import Question
     from bayes_gpx.model.model import Model
 
-OF = ("value", "log_variance")
-"""What can be divided among features."""
-
 MOST_BASELINES = 20
 """Most baselines with an exact covariance of the average; its time grows with their square."""
 
@@ -178,8 +175,7 @@ def attributions(
     >>> found["difference_mean"].values.round(1)
     array([2.])
     """
-    one_of("of", of, OF)
-    if by is not None and (of != OF[0] or method == "taylor" or isinstance(baseline, Mapping)):
+    if by is not None and (of != "value" or method == "taylor" or isinstance(baseline, Mapping)):
         raise ValueError(
             "by is for attributions of f against one baseline, by method='exact' or a quadrature. "
             "Leave by out, and average the draws."

@@ -21,13 +21,7 @@ from bayes_gpx.draws.scales import Latent, Response, log_variance
 from bayes_gpx.draws.stores import with_more
 from bayes_gpx.draws.views import AtCoalitions, monte_carlo_errors
 from bayes_gpx.explain.answered import Of, answered, documented, of_views
-from bayes_gpx.explain.attributions import (
-    MOST_BASELINES,
-    OF,
-    against,
-    refuse_joint,
-    warn_if_incomplete,
-)
+from bayes_gpx.explain.attributions import MOST_BASELINES, against, refuse_joint, warn_if_incomplete
 from bayes_gpx.explain.fanova import by_components
 from bayes_gpx.numerics.coalitions import Orders
 from bayes_gpx.numerics.threads import on_cores
@@ -173,7 +167,6 @@ def shapley_values(
     array([[1.5, 0.5]])
     """
     one_of("method", method, ("exact", "permutations", "fanova"))
-    one_of("of", of, OF)
     _orders(permutations, seed)
     answer = partial(_answer, baseline=baseline, method=method, permutations=permutations, of=of)
     return answered(answer, locals())

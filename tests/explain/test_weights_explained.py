@@ -317,6 +317,9 @@ def test_requests_without_a_weight_are_refused(model):
     ):
         with pytest.raises(ValueError, match=message):
             bx.attributions(model, THETA, NEW, of=of, **SUMMARY)
+    for function in (bx.slopes, bx.comparisons, bx.derivatives, bx.predictions):
+        with pytest.raises(ValueError, match="of: unknown 'log_variance'. Pass one of .*survival"):
+            function(model, THETA, NEW, of="log_variance", **QUIET)
     with pytest.raises(ValueError, match="at is 1.0, but of is"):
         bx.slopes(model, THETA, NEW, of=("weight", "rooms"), at=1.0, **QUIET)
     with pytest.raises(ValueError, match="a GP has no weights. Pass a bx.GPX"):

@@ -248,6 +248,12 @@ def compared(built, theta, **options):
     return asked("comparisons", built, theta, variables={first: values}, **options)
 
 
+def weighed(function, built, theta, **options):
+    """Explain the weight of the first column of Z."""
+    columns = ["a"] if built.training.Z is None else built.training.Z.columns
+    return asked(function, built, theta, of=("weight", columns[0]), **options)
+
+
 def drawn_functions(built, theta):
     """Predictions and slopes of functions drawn from the posterior."""
     functions = bx.sample_functions(built, theta, draws=3, seed=1, **QUIET)
@@ -284,6 +290,7 @@ FUNCTIONS = {
         asked, "weights", smooth=True, units="original", covariance=True, **SUMMARY
     ),
     "contributions": partial(asked, "contributions", on="latent", **SUMMARY),
+    "attributions of a weight": partial(weighed, "attributions", covariance=True, **SUMMARY),
     "components": partial(asked, "components", on="latent", **SUMMARY),
     "sobol_indices": partial(trained, "sobol_indices", **QUIET),
     "relevance": partial(asked, "relevance", **QUIET),
