@@ -139,7 +139,7 @@ def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
         model, *rest = args or (given.pop("model"),)
         ask = cast(Any, function)
         if not event:
-            return ask(cast(Any, model).of_weight(_weighed(of)), *rest, **given)
+            return ask(cast(Any, model).of_weight(weighed(of)), *rest, **given)
         values = np.atleast_1d(at)
         if np.ndim(at) and given.get("path") is not None:
             raise ValueError("path was given with several values of at. Pass one of them.")
@@ -154,7 +154,7 @@ def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
     return call
 
 
-def _weighed(of: Any) -> str:
+def weighed(of: Any) -> str:
     """The column of ("weight", column)."""
     if not isinstance(of, tuple) or len(of) != 2 or of[0] != "weight":
         raise ValueError(f"of is {of!r}. Pass a name, or ('weight', column) for a column of Z.")

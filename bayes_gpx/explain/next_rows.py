@@ -22,7 +22,7 @@ from bayes_gpx.draws.hyperparameter_draws import (
 )
 from bayes_gpx.draws.naming import origin
 from bayes_gpx.draws.points import Points, from_baseline, points, points_to_explain
-from bayes_gpx.explain.answered import documented, has_outputs
+from bayes_gpx.explain.answered import documented, has_outputs, weighed
 from bayes_gpx.explain.attributions import named
 from bayes_gpx.explain.comparisons import of_contrasts, read_contrasts
 from bayes_gpx.explain.predictions import exposures_at
@@ -62,6 +62,7 @@ def next_rows(
     groups_new: Column | None = None,
     obs: Labels | None = None,
     by: By = None,
+    of: Literal["value"] | tuple[Literal["weight"], str] = "value",
     exposure: Column | None = None,
     trials: Column | None = None,
     noise_sd: Column | None = None,
@@ -91,6 +92,8 @@ def next_rows(
     X_new, Z_new, obs, groups_new, by, features, baseline, variables
         Rows of interest and options, as for the function named by `question`; "slopes" are averages
         over rows. Not for "maximum" and "minimum".
+    of : "value" or ("weight", name)
+        Ask about f, or about the weight of a column of Z, as in `attributions`.
     groups_candidates : series or array (N,), optional
         Groups of the candidates, for models with groups.
     size : int
@@ -191,16 +194,17 @@ def next_rows(
         raise ValueError(f"size is {size}, but there are {len(where.X)} candidates. Pass fewer.")
     options: dict[str, Any] = {"baseline": baseline, "variables": variables, "features": features}
     options |= {"X_new": X_new, "Z_new": Z_new, "groups_new": groups_new, "obs": obs, "by": by}
-    _refuse_unused(question, options)
+    view = model if of == "value" else model.of_weight(weighed(of))
+    _refuse_unused(question, options | {"of": None if view is model else of})
     if question in SIGNS:
         told = seed, progressbar
         return _improving(model, hyper, where, question, size, costs, *told)
-    asked, of = _asked(model, question, options)
+    asked, rows_asked = _asked(view, question, options)
     found = evaluate(
-        model,
+        view,
         idata,
         asked,
-        of,
+        rows_asked,
         keep="summary",
         on="latent",
         num_draws=num_draws,
@@ -208,9 +212,10 @@ def next_rows(
         progressbar=progressbar,
         ci_prob=ci_prob,
     )
-    asked = asked if of.by is None else averaged(asked, of.by, paired=False)
+    if rows_asked.by is not None:
+        asked = averaged(asked, rows_asked.by, paired=False)
     rows = Candidates(model, hyper, where, progressbar)
-    rows.about(asked, of, asked.picked(features, covariance=False))
+    rows.about(asked, rows_asked, asked.picked(features, covariance=False))
     return _informing(found, asked.name, rows, scale, size, costs).assign_attrs(question=question)
 
 
@@ -254,11 +259,11 @@ def _contributions(model: Model, where: Points, _: Mapping[str, Any]) -> tuple[Q
 
 QUESTIONS: dict[str, tuple[Callable[..., tuple[Question, Points]], tuple[str, ...]]] = {
     "predictions": (_predictions, ()),
-    "derivatives": (_derivatives, ("features",)),
-    "slopes": (_derivatives, ("features",)),
-    "attributions": (_attributions, ("baseline", "features")),
-    "shapley_values": (_shapley, ("baseline", "features")),
-    "comparisons": (_comparisons, ("variables",)),
+    "derivatives": (_derivatives, ("features", "of")),
+    "slopes": (_derivatives, ("features", "of")),
+    "attributions": (_attributions, ("baseline", "features", "of")),
+    "shapley_values": (_shapley, ("baseline", "features", "of")),
+    "comparisons": (_comparisons, ("variables", "of")),
     "weights": (_weights, ("features",)),
     "contributions": (_contributions, ("features",)),
 }
@@ -360,7 +365,7 @@ def _informing(
     result = _selected(rows.where.index, scores, selected).assign(
         sd_before=sd, sd_after=sd.copy(data=after), sign_known=known
     )
-    kept = ("units", "baseline", "ci_prob", "relative_jitter")
+    kept = ("units", "baseline", "weight", "ci_prob", "relative_jitter")
     attrs = {key: found.attrs[key] for key in kept if key in found.attrs}
     return result.assign_attrs(origin(rows.model) | attrs, signs_known=int(known.all()))
 

@@ -118,6 +118,21 @@ def test_sd_after_new_rows_of_other_models(name):
     assert_allclose(found["sd_after"].values, after, rtol=1e-8)
 
 
+def test_sd_of_a_weight_after_new_rows():
+    """What makes the weight of z1 vary: attributions of this weight function."""
+    theta = GPX_THETA
+    model = bx.GPX(X, Y, Z, scale=False)
+    options = {"of": ("weight", "z1"), "baseline": "zero", **QUIET}
+    given = {"question": "attributions", "X_new": ROWS, "Z_candidates": Z_CANDIDATES}
+    found = bx.next_rows(model, theta, CANDIDATES, size=2, **given, **options)
+    chosen = found["selected"].values
+    Z_more, y = np.vstack([Z, Z_CANDIDATES[chosen]]), np.append(Y, [5.0, -7.0])
+    more = bx.GPX(np.vstack([X, CANDIDATES[chosen]]), y, Z_more, scale=False)
+    after = bx.attributions(more, theta, ROWS, keep="summary", **options)
+    assert_allclose(found["sd_after"].values, after["attribution_sd"].values, rtol=1e-8)
+    assert found.attrs["weight"] == "z1"
+
+
 def categories(f):
     p = np.exp(f) / np.exp(f).sum(axis=-1, keepdims=True)
     return p[..., None] * (np.eye(3) - p[..., None, :])
