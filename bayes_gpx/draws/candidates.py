@@ -50,7 +50,11 @@ class _Taught:
         mean = mean.reshape((whole.shape[0], -1))
         quantities, smooth = ([*map(learned, part)] for part in (quantities, smooth))
         cov = across(smooth)[1]
-        seen = self._information(mean, noisy, draw.given.theta, asked["exposure"])
+        theta = dict(draw.given.theta)
+        if draw.given.noise:  # of each row's output, as a column beside nodes of f
+            output = asked.points[:, -1].astype("int64")
+            theta |= {name: value[output][:, None] for name, value in draw.given.noise.items()}
+        seen = self._information(mean, noisy, theta, asked["exposure"])
         shared = between_classes(quantities, smooth)
         return [mean, cov, whole - cov, noisy - whole, seen, shared]
 

@@ -276,3 +276,20 @@ def test_models_that_cannot_say_are_refused():
         bx.next_rows(
             counts.of_event("survival", 1), {}, CANDIDATES, question="predictions", **QUIET
         )
+
+
+@pytest.mark.parametrize("output", ["u", "v"])
+def test_sd_after_a_row_of_one_of_several_outputs(output):
+    """About u, when the new row measures u; and about v, when it measures v."""
+    Y_two = pd.DataFrame({"u": Y, "v": Y**2})
+    theta = {"lengthscale": [[1.1, 1.7]] * 2, "amplitude": [1.3, 0.8], "sigma": [0.4, 0.2]}
+    theta |= {"factor_lengthscale": [[0.9, 1.2]], "loading": [[0.7], [-0.5]]}
+    model = bx.GP(X, Y_two, correlation=1, scale=False)
+    options = {"question": "attributions", "X_new": ROWS, "baseline": "zero", **QUIET}
+    found = bx.next_rows(model.of_output(output), theta, CANDIDATES, **options)
+    row = CANDIDATES[found["selected"].values]
+    new = pd.DataFrame({"u": [np.nan], "v": [np.nan]}).assign(**{output: 3.0})
+    more = bx.GP(np.vstack([X, row]), pd.concat([Y_two, new]), correlation=1, scale=False)
+    asked = {"baseline": "zero", "keep": "summary", **QUIET}
+    after = bx.attributions(more.of_output(output), theta, ROWS, **asked)["attribution_sd"]
+    assert_allclose(found["sd_after"].values, after.values, rtol=1e-8)

@@ -254,6 +254,14 @@ def weighed(function, built, theta, **options):
     return asked(function, built, theta, of=("weight", columns[0]), **options)
 
 
+def worth(built, theta):
+    """What new rows are worth for the attributions of the same rows."""
+    rows, names = new_rows(built), {"Z_new": "Z_candidates", "groups_new": "groups_candidates"}
+    beside = {names[name]: values for name, values in rows.items() if name in names}
+    options = {"question": "attributions", **beside, **rows, **QUIET}
+    return bx.next_rows(built, theta, rows["X_new"], **options)
+
+
 def drawn_functions(built, theta):
     """Predictions and slopes of functions drawn from the posterior."""
     functions = bx.sample_functions(built, theta, draws=3, seed=1, **QUIET)
@@ -308,6 +316,7 @@ FUNCTIONS = {
     "predictive_checks": partial(trained, "predictive_checks", seed=1, **QUIET),
     "sample_posterior_predictive": partial(asked, "sample_posterior_predictive", seed=1, **QUIET),
     "sample_functions": drawn_functions,
+    "next_rows": worth,
     "fit by map": partial(fitted, method="map"),
 }
 
