@@ -3,6 +3,7 @@
 `python benchmarks/next_rows.py` runs all parts, or those that are named:
 
 - `known`: hyperparameters are given; 40 of 2,000 candidates for 30 attributions, 8 runs;
+- `peer`: ALC next to BoTorch's integrated posterior variance;
 - `stopped`: rows are added until all signs are known; do 90% intervals hold the truth then?
 - `learned`: hyperparameters are fitted anew for every 5 rows, on functions and on pools of real
   rows; runs are kept as cells and continued (`learned 20` for 20 runs);
@@ -56,9 +57,10 @@ def by_variance(model, theta, candidates, size):
 
 
 def fixed_at(model, idata):
-    """The hyperparameters of a fit with one draw."""
+    """The mean hyperparameters of a fit."""
+    means = idata["posterior"].to_dataset().mean(["chain", "draw"])
     names = [name for name in model.hyperparameters if name not in model.fixed]
-    return {name: idata["posterior"][name].values[0, 0] for name in names}
+    return {name: means[name].values for name in names}
 
 
 def choose(method, model, theta, candidates, rows, size, rng):
@@ -102,6 +104,34 @@ def known(runs=8):
         found.append(row)
         print(row, flush=True)
     write("known", found)
+
+
+def peer():
+    """Does ALC choose as BoTorch's qNegIntegratedPosteriorVariance, hyperparameters given?"""
+    import torch
+    from botorch.acquisition.active_learning import qNegIntegratedPosteriorVariance
+    from botorch.models import SingleTaskGP
+    from gpytorch.kernels import RBFKernel, ScaleKernel
+    from gpytorch.means import ZeroMean
+
+    rng = np.random.default_rng(1)
+    X, pool, points = (rng.uniform(-1, 1, (n, D)) for n in (START, 100, 200))
+    y, tensor = rng.normal(size=START), lambda a: torch.tensor(a, dtype=torch.float64)
+    kernel = ScaleKernel(RBFKernel(ard_num_dims=D)).double()
+    kernel.base_kernel.lengthscale, kernel.outputscale = tensor(THETA["lengthscale"]), 1.0
+    model = SingleTaskGP(
+        tensor(X), tensor(y)[:, None], tensor(np.full((START, 1), 0.01)),
+        mean_module=ZeroMean(), covar_module=kernel, outcome_transform=None,
+    )  # fmt: skip
+    score = qNegIntegratedPosteriorVariance(model, tensor(points))(tensor(pool)[:, None])
+    options = {"question": "predictions", "X_new": points, "scale": [1.0], **QUIET}
+    ours = bx.next_rows(bx.GP(X, y, scale=False), THETA, pool, **options)
+    expected = ours["score"].values / len(points) - (ours["sd_before"].values ** 2).mean()
+    apart = np.abs(score.detach().numpy() - expected).max()
+    row = {"candidates": 100, "largest difference": f"{apart:.1e}"}
+    row["same choice"] = bool(score.argmax().item() == ours["position"].item())
+    print(row, flush=True)
+    write("peer", [row])
 
 
 WAVES = 2000
@@ -257,7 +287,7 @@ def errors(name, method, run):
     found, held = [], []
     for step in range(STEPS + 1):
         model = bx.GP(pool[taken], y[taken])
-        idata = model.fit("map", **QUIET)
+        idata = model.fit("laplace", draws=200, seed=1, **QUIET)
         options = {"baseline": np.zeros(pool.shape[1]), "keep": "summary", **QUIET}
         answer = bx.attributions(model, idata, rows, **options)
         found.append(np.sqrt(np.mean((answer["attribution_mean"].values - truth) ** 2)))
@@ -382,7 +412,7 @@ def maximum(runs=20):
     write("maximum", found)
 
 
-PARTS = {"known": known, "stopped": stopped, "learned": learned, "maximum": maximum}
+PARTS = {"known": known, "peer": peer, "stopped": stopped, "learned": learned, "maximum": maximum}
 
 
 def main(words):
