@@ -7,6 +7,7 @@ question                                            function
 ==================================================  ====================================
 Why is this prediction high?                        `attributions`, `shapley_values`
 What if a feature had another value?                `comparisons`
+What would the treatment change?                    `treatment_effects`
 How does the response change along a feature?       `partial_dependence`, `components`
 Where is an effect steep, flat or reversed?         `slopes`, `derivatives`
 Which features matter, and is the ranking certain?  `relevance`, `ranking`, `importances`
@@ -62,7 +63,9 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         shapley_values as shapley_values,
         slopes as slopes,
         sobol_indices as sobol_indices,
+        treatment_effects as treatment_effects,
         weights as weights,
+        with_propensity as with_propensity,
     )
     from bayes_gpx.explain.attributions import CompletenessWarning as CompletenessWarning
     from bayes_gpx.explain.imputation import combined as combined
@@ -161,6 +164,8 @@ _MAP = {
     "importances": "bayes_gpx.explain:importances",
     "partial_dependence": "bayes_gpx.explain:partial_dependence",
     "comparisons": "bayes_gpx.explain:comparisons",
+    "treatment_effects": "bayes_gpx.explain:treatment_effects",
+    "with_propensity": "bayes_gpx.explain:with_propensity",
     "sample_functions": "bayes_gpx.explain:sample_functions",
     "log_likelihood": "bayes_gpx.explain:log_likelihood",
     "loo_predictions": "bayes_gpx.explain:loo_predictions",

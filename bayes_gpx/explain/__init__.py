@@ -10,12 +10,14 @@ from bayes_gpx.explain.loo_predictions import loo_predictions
 from bayes_gpx.explain.next_rows import next_rows
 from bayes_gpx.explain.partial_dependence import partial_dependence
 from bayes_gpx.explain.predictions import predictions
+from bayes_gpx.explain.propensity import with_propensity
 from bayes_gpx.explain.ranking import ranking
 from bayes_gpx.explain.relevance import interactions, relevance
 from bayes_gpx.explain.sample_functions import RandomFunctions, sample_functions
 from bayes_gpx.explain.shapley_values import shapley_values
 from bayes_gpx.explain.slopes import path_slopes, slopes
 from bayes_gpx.explain.sobol import sobol_indices
+from bayes_gpx.explain.treatment_effects import treatment_effects
 from bayes_gpx.explain.weights import contributions, weights
 
 __all__ = [
@@ -39,5 +41,7 @@ __all__ = [
     "shapley_values",
     "slopes",
     "sobol_indices",
+    "treatment_effects",
     "weights",
+    "with_propensity",
 ]
