@@ -395,7 +395,7 @@ def test_effects_of_every_structure_are_differences_of_predictions(data, family)
     model = build(data, family)
     sizes = {"factor": 1, "component": 1}
     theta = {
-        name: np.full([sizes.get(d) or len(model.pymc.coords[d]) for d in model.dims_of(name)], 0.5)
+        name: np.full([sizes.get(d) or len(model.pymc.coords[d]) for d in model.dims_of(name)], 1.5)
         for name in model.hyperparameters
         if name not in model.fixed
     }

@@ -262,6 +262,12 @@ def worth(built, theta):
     return bx.next_rows(built, theta, rows["X_new"], **options)
 
 
+def treated(built, theta, **options):
+    """Effects of the first column, per unit, and their averages."""
+    first = built.training.X.sources[0]
+    return asked("treatment_effects", built, theta, treatment=first, **options)
+
+
 def drawn_functions(built, theta):
     """Predictions and slopes of functions drawn from the posterior."""
     functions = bx.sample_functions(built, theta, draws=3, seed=1, **QUIET)
@@ -308,6 +314,7 @@ FUNCTIONS = {
     "partial_dependence": partial(asked, "partial_dependence", steps=4, **DRAWN),
     "comparisons": partial(compared, **DRAWN),
     "average comparisons": partial(compared, by=True, on="latent", covariance=True, **DRAWN),
+    "treatment_effects": partial(treated, on="latent", **SUMMARY),
     "log_likelihood": partial(trained, "log_likelihood", **QUIET),
     "loo_predictions": partial(trained, "loo_predictions", seed=1, **QUIET),
     "loo_predictions of groups": partial(
