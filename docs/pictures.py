@@ -127,10 +127,33 @@ def coverage():
     figure.savefig(FOLDER / "coverage.png", dpi=DPI)
 
 
+def treatment():
+    """Draw the causes of a treated outcome, and a hidden one, as arrows."""
+    places = {"X": (0, 1), "treatment": (-1.3, 0), "outcome": (1.3, 0), "hidden": (0, -1)}
+    figure, axes = plt.subplots(figsize=(4.6, 2.5), layout="constrained")
+    for name, place in places.items():
+        box = {"boxstyle": "round", "fc": "white", "ls": "--" if name == "hidden" else "-"}
+        text = "X, measured before" if name == "X" else name
+        text = "hidden cause" if name == "hidden" else text
+        axes.text(*place, text, ha="center", va="center", bbox=box, zorder=3)
+    arrows = [(cause, to) for cause in ("X", "hidden") for to in ("treatment", "outcome")]
+    for cause, to in [*arrows, ("treatment", "outcome")]:
+        style = {"arrowstyle": "-|>", "shrinkA": 18, "shrinkB": 18}
+        style |= {"linestyle": "--" if cause == "hidden" else "-", "color": "0.3"}
+        if cause == "treatment":
+            style |= {"linewidth": 2.5, "color": "C0", "shrinkA": 45, "shrinkB": 40}
+        axes.annotate("", places[to], places[cause], arrowprops=style)
+    axes.text(0, 0.08, "effect", ha="center", va="bottom", color="C0")
+    axes.set(xlim=(-2, 2), ylim=(-1.35, 1.35))
+    axes.axis("off")
+    figure.savefig(FOLDER / "treatment.png", dpi=DPI)
+
+
 def main():
     """Fit once, and write the pictures."""
     coverage()
     taipei()
+    treatment()
     space = example()
     model, idata, X = space["model"], space["idata"], space["data"].X
     patient = space["explained"]["obs"].values
