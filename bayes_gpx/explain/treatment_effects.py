@@ -120,10 +120,10 @@ def treatment_effects(
         `robustness_value`, `_interval`                                 proportion
         ==========================================  ==================  ================
 
-        `ate` is the average over the rows, and `att` the average over the treated ones. With `by`,
-        the dim `by` replaces `obs`, but not in `overlap` and `supported`. Draws of averages are
-        joint with each other, and with those of the rows if ``joint=True``. Moments and intervals
-        are exact for f. For probabilities and rates they are those of joint draws.
+        `ate` is the average over the rows, and `att` the average over the treated rows, if there
+        are any. With `by`, the dim `by` replaces `obs`, but not in `overlap` and `supported`. Draws
+        of averages are joint with each other, and with those of the rows if ``joint=True``. Moments
+        and intervals are exact for f. For probabilities and rates they are those of joint draws.
 
         `overlap` is the proportion of the prior variance of f that the data remove, with or without
         treatment, whichever is less. Rows are `supported` if it is at least 0.5 and a column
@@ -163,8 +163,8 @@ def treatment_effects(
     >>> model = bx.GP(X, X["age"] * X["treated"], scale=False)
     >>> theta = {"lengthscale": [2.0, 2.0], "amplitude": 5.0, "sigma": 0.01}
     >>> found = bx.treatment_effects(model, theta, treatment="treated", seed=1, progressbar=False)
-    >>> found["ate_mean"].values.round(2), found["att_mean"].values.round(2)  # means of age
-    (array(1.5), array(1.58))
+    >>> found[["ate_mean", "att_mean"]].to_array().values.round(2)  # means of age
+    array([1.5 , 1.58])
     """
     return answered(partial(_effects, treatment=treatment), locals())
 
@@ -320,7 +320,7 @@ def _of_response(
     rows: Points,
     told: _Treatment,
     weights: np.ndarray,
-    by_row: bool,
+    _: bool,
     *,
     keep: str,
     ci_prob: float,
@@ -342,20 +342,14 @@ def _of_response(
     shown: dict[str, Any] = {"draws": draws, "seed": seed, "progressbar": progressbar}
     with or_else("Effects on the response", "or pass on='latent'"):
         f = values_at(model, hyper, told.arms(model, rows), "response", **shown)
-    coords: dict[str, Any] = {
-        "chain": hyper.chain,
-        "draw": np.arange(draws) if hyper.alone else hyper.draw,
-    }
-    coords["obs"] = rows.index
+    draw = np.arange(draws) if hyper.alone else hyper.draw
+    coords: dict[str, Any] = {"chain": hyper.chain, "draw": draw, "obs": rows.index}
     if f.ndim > 3:
         coords["class"] = list(model.class_labels(True))
     effect = xr.DataArray(f[:, :, m:] - f[:, :, :m], coords, [*coords])
-    units = {"units": response_units(model), "moments": "of the draws"}
-    each, sums = (
-        _moments(drawn, covariance and not by_row, keep, ci_prob, origin(model) | units)
-        for drawn in (effect, _summed(effect, weights))
-    )
-    return each, sums
+    attrs = origin(model) | {"units": response_units(model), "moments": "of the draws"}
+    moments = partial(_moments, covariance=covariance, keep=keep, prob=ci_prob, attrs=attrs)
+    return moments(effect), moments(_summed(effect, weights))
 
 
 def _summed(effect: xr.DataArray, weights: np.ndarray) -> xr.DataArray:
@@ -365,7 +359,7 @@ def _summed(effect: xr.DataArray, weights: np.ndarray) -> xr.DataArray:
 
 
 def _moments(
-    effect: xr.DataArray, covariance: bool, keep: str, prob: float, attrs: dict[str, Any]
+    effect: xr.DataArray, *, covariance: bool, keep: str, prob: float, attrs: dict[str, Any]
 ) -> xr.Dataset:
     """Effects with the mean, sd, interval, and perhaps covariance of their draws."""
     samples = ["chain", "draw"]
