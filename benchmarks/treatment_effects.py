@@ -125,20 +125,22 @@ def peers(X, treated, y, propensity):
 
 def ihdp():
     """Root of the mean squared error of the effects on rows (PEHE), and coverage, by file."""
-    rows = []
-    for number in range(1, 6):
+    path = FOLDER / "treatment_effects_ihdp.csv"
+    names = ["file", "model", "sqrt_pehe", "rows_held", "ate_held", "seconds"]
+    known = pd.read_csv(path) if path.exists() else pd.DataFrame(columns=names)
+    for number in sorted(set(range(1, 6)) - set(known["file"])):
         name = f"ihdp/ihdp_npci_{number}.csv.gz"
         data = pd.read_csv(Path(os.environ["BAYES_GPX_DATA"]) / name)
         X, treated = data.filter(regex="^x"), data["treatment"].astype(float).rename("treated")
         y, effect = data["y_factual"].rename("y"), (data["mu1"] - data["mu0"]).to_numpy()
-        began = time.process_time()
+        began, rows = time.process_time(), []
         table = bx.with_propensity(X, treated, seed=1, **QUIET)
         extra = time.process_time() - began
         for family in ("GP", "GPX"):
             for given, own in (("", X), (" with propensity", table)):
                 found = estimated(family, own, treated, y, effect)
                 seconds = found["seconds"] + extra * bool(given)
-                held = 100 * found["rows_held"], found["ate_held"]
+                held = 100 * found["rows_held"], int(found["ate_held"])
                 rows.append([number, family + given, found["rmse"], *held, seconds])
         arrays = [np.array(values, float) for values in (X, treated, y, table["propensity"])]
         for peer, draws, seconds in peers(*arrays):
@@ -146,11 +148,11 @@ def ihdp():
             least, most = np.quantile(draws.mean(axis=1), [0.05, 0.95])
             error = np.sqrt(np.mean((draws.mean(axis=0) - effect) ** 2))
             held = 100 * ((low < effect) & (effect < high)).mean()
-            rows.append([number, peer, error, held, float(least < effect.mean() < most), seconds])
-        print(pd.DataFrame(rows).to_string(), flush=True)
-    names = ["file", "model", "sqrt_pehe", "rows_held", "ate_held", "seconds"]
-    table = pd.DataFrame(rows, columns=names).round({"sqrt_pehe": 3, "rows_held": 1, "seconds": 1})
-    table.to_csv(FOLDER / "treatment_effects_ihdp.csv", index=False)
+            rows.append([number, peer, error, held, int(least < effect.mean() < most), seconds])
+        digits = {"sqrt_pehe": 3, "rows_held": 1, "seconds": 1}
+        new = pd.DataFrame(rows, columns=names).round(digits)
+        new.to_csv(path, mode="a", header=not path.exists(), index=False)
+        print(new.to_string(), flush=True)
 
 
 if __name__ == "__main__":

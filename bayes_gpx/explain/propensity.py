@@ -33,10 +33,10 @@ def with_propensity(
 ) -> Any:
     """Add the probability of treatment, given the other columns, as a column of X.
 
-    Use it before you build a model of the outcome with ``GP(X, ...)`` or ``GPX(X, ..., Z)``: the
-    model can then separate the effect of the treatment from the reasons for it. A model of the
-    treatment (a `GP` with ``likelihood="bernoulli"``, fitted by "map") predicts each row from the
-    other folds.
+    Use it before you build a model of the outcome with ``GP(X, ...)`` or ``GPX(X, ..., Z)``:
+    `treatment_effects` flags rows with an unusual propensity, and the model of the outcome may vary
+    with it. A model of the treatment (a `GP` with ``likelihood="bernoulli"``, fitted by "map")
+    predicts each row from the other folds.
 
     Parameters
     ----------
