@@ -22,21 +22,21 @@ def data():
 def test_a_propensity_comes_from_the_other_folds(data):
     """Each fold's rows get the predictions of a GP of all other rows; folds are stratified."""
     X, drug, truth = data
-    found = bx.with_propensity(X, drug, folds=3, **OPTIONS)
+    found = bx.with_propensity(X, drug, folds=2, **OPTIONS)
     assert found.columns.tolist() == ["a", "b", "propensity"]
     pd.testing.assert_frame_equal(found[["a", "b"]], X)
     assert np.corrcoef(found["propensity"], truth)[0, 1] > 0.8
     shuffled = np.random.default_rng(1).permutation(60)
     order = np.concatenate([shuffled[drug.values[shuffled] == value] for value in (0, 1)])
     fold = np.empty(60, int)
-    fold[order] = np.arange(60) % 3
-    for k in range(3):
+    fold[order] = np.arange(60) % 2
+    for k in range(2):
         model = bx.GP(X[fold != k], drug[fold != k], likelihood="bernoulli")
         fit = model.fit("map", seed=1, progressbar=False)
         told = bx.predictions(model, fit, X[fold == k], keep="summary", progressbar=False)
         assert_allclose(found["propensity"][fold == k], told["probability_mean"], rtol=1e-5)
         counts = np.bincount(drug[fold == k], minlength=2)
-        assert (abs(counts - np.bincount(drug) / 3) <= 1).all()
+        assert (abs(counts - np.bincount(drug) / 2) <= 1).all()
 
 
 def test_every_kind_of_table_gets_the_same_column(data):
