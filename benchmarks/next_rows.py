@@ -18,6 +18,7 @@ import os
 import sys
 import warnings
 from functools import cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -279,7 +280,7 @@ def problem(name, run):
     return X, y, rows, whole["attribution_mean"].values
 
 
-def errors(name, method, run):
+def errors(fit, name, method, run):
     """Root mean square error of attributions after each batch, and the share in 90% intervals."""
     pool, y, rows, truth = problem(name, run)
     rng = np.random.default_rng(1000 + run)
@@ -287,7 +288,7 @@ def errors(name, method, run):
     found, held = [], []
     for step in range(STEPS + 1):
         model = bx.GP(pool[taken], y[taken])
-        idata = model.fit("laplace", draws=200, seed=1, **QUIET)
+        idata = model.fit(fit, **FITS[fit], **QUIET)
         options = {"baseline": np.zeros(pool.shape[1]), "keep": "summary", **QUIET}
         answer = bx.attributions(model, idata, rows, **options)
         found.append(np.sqrt(np.mean((answer["attribution_mean"].values - truth) ** 2)))
@@ -300,35 +301,37 @@ def errors(name, method, run):
     return found, held[-1]
 
 
+FITS = {"map": {}, "laplace": {"draws": 200, "seed": 1}}
+
+
 def learned(runs=20):
     """Errors of attributions where hyperparameters are fitted after every 5 rows."""
     cells = read("cells")
-    done = {(cell["problem"], cell["method"], int(cell["run"])) for cell in cells}
-    for run in range(runs):
-        for name in (*FUNCTIONS, *POOLS):
-            for method in METHODS:
-                if (name, method, run) in done:
-                    continue
-                found, held = errors(name, method, run)
-                cell = {"problem": name, "method": method, "run": run, "held": f"{held:.3f}"}
-                cell |= {str(START + BATCH * k): f"{e:.5f}" for k, e in enumerate(found)}
-                cells.append(cell)
-                write("cells", cells)
-        print(f"run {run} done", flush=True)
-    write("learned", [summary(name, cells) for name in (*FUNCTIONS, *POOLS)])
+    names = "fit", "problem", "method", "run"
+    done = {tuple(str(cell[name]) for name in names) for cell in cells}
+    for key in product(FITS, range(runs), (*FUNCTIONS, *POOLS), METHODS):
+        fit, run, problem_name, method = key
+        known = dict(zip(names, (fit, problem_name, method, run), strict=True))
+        if tuple(map(str, known.values())) in done:
+            continue
+        found, held = errors(*known.values())
+        curve = {str(START + BATCH * k): f"{e:.5f}" for k, e in enumerate(found)}
+        cells.append(known | {"held": f"{held:.3f}"} | curve)
+        write("cells", cells)
+    write("learned", [summary(*key, cells) for key in product(FITS, (*FUNCTIONS, *POOLS))])
 
 
-def summary(name, cells):
+def summary(fit, name, cells):
     """Mean errors after the last batch, and how many rows ours needs for the best rival's."""
-    counts = [START + BATCH * k for k in range(STEPS + 1)]
-    curves = {}
+    counts, curves = [START + BATCH * k for k in range(STEPS + 1)], {}
+    cells = [cell for cell in cells if cell["fit"] == fit]
     for method in METHODS:
         own = [cell for cell in cells if (cell["problem"], cell["method"]) == (name, method)]
         curves[method] = np.mean([[float(c[str(n)]) for n in counts] for c in own], axis=0)
     best = min(curves[method][-1] for method in METHODS[1:])
     reached = np.flatnonzero(curves["attributions"] <= best)
     ours = [c for c in cells if (c["problem"], c["method"]) == (name, "attributions")]
-    row = {"problem": name, "runs": len(ours), "before": f"{curves['ALC'][0]:.3f}"}
+    row = {"fit": fit, "problem": name, "runs": len(ours), "before": f"{curves['ALC'][0]:.3f}"}
     row |= {method: f"{curve[-1]:.3f}" for method, curve in curves.items()}
     row["rows added for the best rival's error"] = (
         counts[reached[0]] - START if len(reached) else ""
@@ -360,12 +363,16 @@ def hartmann(X):
 SOUGHT = {"branin": (branin, 2, -0.397887), "hartmann": (hartmann, 6, 3.32237)}
 
 
-def ours_next(X, y, candidates, seed):
-    model = bx.GP(X, y)
-    found = bx.next_rows(
-        model, model.fit("map", **QUIET), candidates, question="maximum", seed=seed, **QUIET
-    )
+def ours_next(X, y, candidates, seed, kernel="expquad", method="map", **options):
+    model = bx.GP(X, y, kernel=kernel)
+    idata = model.fit(method, seed=seed, **options, **QUIET)
+    found = bx.next_rows(model, idata, candidates, question="maximum", seed=seed, **QUIET)
     return candidates[found["selected"].item()]
+
+
+def ours_rough(*arguments):
+    """With a rougher kernel, and draws of the hyperparameters."""
+    return ours_next(*arguments, kernel="matern52", method="laplace", draws=200)
 
 
 def botorch_next(X, y, candidates, seed):
@@ -386,11 +393,19 @@ def botorch_next(X, y, candidates, seed):
     return candidates[int(score.argmax())]
 
 
+CHOOSERS = {
+    "matern52, laplace": ours_rough,
+    "expquad, map": ours_next,
+    "BoTorch": botorch_next,
+    "random": None,
+}
+
+
 def maximum(runs=20):
     """Distance to the maximum (simple regret) after 30 evaluations of which 10 are random."""
     found = []
     for name, (function, d, best) in SOUGHT.items():
-        for label, method in (("ours", ours_next), ("BoTorch", botorch_next), ("random", None)):
+        for label, method in CHOOSERS.items():
             regrets = []
             for run in range(runs):
                 rng = np.random.default_rng(run)
