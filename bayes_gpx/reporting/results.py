@@ -13,7 +13,6 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.assess.compare import compare, refuse_incomparable
-from bayes_gpx.draws.constraints_met import ConstraintConflictWarning, constraints_met
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.points import points, read_baseline, read_observed, rows_labelled
@@ -35,10 +34,9 @@ from bayes_gpx.explain.imputation import combined
 from bayes_gpx.explain.null import replicates
 from bayes_gpx.export.arviz import predictive_checks
 from bayes_gpx.export.tables import ATTRIBUTION_METHODS
-from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, Diagnosis, diagnose
 from bayes_gpx.inference.laplace import resampled
-from bayes_gpx.inference.methods import METHODS, method_named
 from bayes_gpx.kernels.summands import CONSTANT
+from bayes_gpx.reporting.fit import Fit
 
 if TYPE_CHECKING:
     from bayes_gpx.data.features import Frame
@@ -75,7 +73,7 @@ QUICK_NULL = 150, 10
 """Rows and features up to which the reference for relevance takes half a minute at most."""
 
 
-class Findings:
+class Findings(Fit):
     """Results that the sections of a report share, each computed when first asked for."""
 
     # `model`, `idata`, `X_new` and `baseline` are as the explanation functions take them,
@@ -103,8 +101,8 @@ class Findings:
         null: int | bool | None = None,
     ) -> None:
         self.attribution = attribution
-        self.model, self.X_new = model, X_new
-        self.idata: Any = idata  # a DataTree where `fitted`
+        super().__init__(model, idata)
+        self.X_new = X_new
         self._samples: dict[str, Any] = {"X_new": X_new, "Z_new": Z_new, "groups_new": groups_new}
         self._obs, self.baseline, self.units, self.seed = obs, baseline, units or {}, seed
         self.others = {} if others is None else others
@@ -112,7 +110,6 @@ class Findings:
             self._refuse_unlike()
         self.prob = interval_probability(ci_prob)
         self._null = null
-        self.hyper = hyperparameter_draws(model, idata)
         self.where = points(model, **self._samples)
         read_baseline(model, baseline)
         self._y_given = y_new
@@ -237,52 +234,6 @@ class Findings:
         whole = f"{rows} rows" if rows == known else f"{rows} of {known} rows, drawn at random"
         what = "probability" if self.classes else "prediction"
         return f"The rows below have the lowest, a middle and the highest {what} among {whole}."
-
-    @property
-    def alone(self) -> bool:
-        """Whether the fit is one hyperparameter draw, or copies of it."""
-        return self.hyper.alone or self.gives == "mode"
-
-    @property
-    def fitted(self) -> bool:
-        """Whether there is a fit, not a dict of fixed hyperparameters."""
-        return not isinstance(self.idata, dict)
-
-    @property
-    def posterior_variables(self) -> set:
-        """Names of the variables that the fit has draws of."""
-        return set(self.idata["posterior"].data_vars) if self.fitted else set()
-
-    @cached_property
-    def constraints(self) -> xr.Dataset | None:
-        """How constraints fare, None without any; see `constraints_met`."""
-        if self.model.specification.constraints is None:
-            return None
-        if self.fitted and "constraints" in self.idata.children:
-            return self.idata["constraints"].to_dataset()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConstraintConflictWarning)  # which two sections tell
-            return constraints_met(self.model, self.idata, progressbar=False)
-
-    @property
-    def method(self) -> str:
-        """How the hyperparameters were inferred."""
-        if not self.fitted:
-            return "given"
-        return self.idata["posterior"].attrs.get("inference_method", "pymc.sample")
-
-    @property
-    def gives(self) -> str:
-        """What the inference gives: "mode", "weighted" draws or "chains"."""
-        return method_named(self.method).gives if self.method in METHODS else "chains"
-
-    @cached_property
-    def diagnosis(self) -> Diagnosis | None:
-        """What the chains' diagnostics say; None without chains."""
-        if not self.fitted or self.gives != "chains":
-            return None
-        enough = self.idata["posterior"].sizes["draw"] >= FEWEST_DRAWS
-        return diagnose(self.idata) if enough else None
 
     @property
     def classes(self) -> bool:

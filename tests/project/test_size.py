@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 416_300, "code lines": 37_930, "files": 287}
+LIMITS = {"tokens": 416_300, "code lines": 37_930, "files": 288}
 
 LAYOUT = {
     tokenize.COMMENT,

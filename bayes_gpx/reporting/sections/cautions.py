@@ -21,6 +21,7 @@ from bayes_gpx.posteriors.base import CONSTRAINED, CONSTRAINED_WHITENED
 from bayes_gpx.reporting.page import TONES, Part, Prose, Section, Table, number
 
 if TYPE_CHECKING:
+    from bayes_gpx.reporting.fit import Fit
     from bayes_gpx.reporting.results import Findings
 
 OFTEN = 0.1
@@ -33,7 +34,7 @@ STAGES = ("prior", "data", "posterior")
 """What the probabilities of a constraint are given: nothing, the data alone, and both."""
 
 
-def contradicted(findings: Findings) -> Iterator[Part]:
+def contradicted(findings: Fit) -> Iterator[Part]:
     """Name constraints that the data alone give almost no probability at some point."""
     found = findings.constraints
     if found is None:
@@ -117,14 +118,14 @@ FAR = 2.0
 """Multiple of the median sd of f at training rows above which a baseline is far from the data."""
 
 
-def _inference(findings: Findings) -> Iterator[Part]:
+def _inference(findings: Fit) -> Iterator[Part]:
     """The convergence summary of chains that did not converge."""
     diagnosis = findings.diagnosis
     if diagnosis is not None and diagnosis.convergence != CONVERGED:
         yield Prose(diagnosis.summary, TONES[diagnosis.convergence])
 
 
-def _hidden(findings: Findings) -> Iterator[Part]:
+def _hidden(findings: Fit) -> Iterator[Part]:
     if findings.alone:
         yield Prose(
             "The fit has a single draw of the hyperparameters, as if they were known, so the "
@@ -133,14 +134,14 @@ def _hidden(findings: Findings) -> Iterator[Part]:
         )
 
 
-def _examined(findings: Findings) -> Iterator[Part]:
+def _examined(findings: Fit) -> Iterator[Part]:
     """What the fit itself was found to lack."""
     if findings.fitted and (found := findings.idata.attrs.get(EXAMINATION)):
         for said in found.split("\n"):
             yield Prose(said, "bad")
 
 
-def _imputed(findings: Findings) -> Iterator[Part]:
+def _imputed(findings: Fit) -> Iterator[Part]:
     """Missing values that were filled in before the fit."""
     if findings.fitted and (found := findings.idata.attrs.get(IMPUTED)):
         for said in found.split("\n"):
@@ -227,8 +228,11 @@ def _completeness(findings: Findings) -> Iterator[Part]:
     yield Prose(text, "good" if residual <= LARGEST_RESIDUAL else "bad")
 
 
+OF_FIT = (_inference, _hidden, _examined, _imputed, contradicted)
+"""Cautions that depend on the fit alone, not on the rows or the baseline."""
+
 CAUTIONS = Section(
-    "warnings", "What to watch out for",
-    (_inference, _hidden, _examined, _imputed, contradicted, _baseline, _outside, _sigma_w,
-     _completeness),
-)  # fmt: skip
+    "warnings",
+    "What to watch out for",
+    (*OF_FIT, _baseline, _outside, _sigma_w, _completeness),
+)
