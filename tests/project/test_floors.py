@@ -56,9 +56,9 @@ explain: answered null predictions entries weights components sobol derivatives
 assess: removal metrics compare replicates calibrate projection project
 plots: selection layout visuals predictions effects derivatives attributions images relevance
 export: long_form attachment influence shap tables arviz refits
-reporting: page fit results sections/card sections/cautions sections/inference
+reporting: page fit estimands results sections/card sections/cautions sections/inference
     sections/checks sections/observations sections/ranks sections/slopes sections/summary
-    sections/models report
+    sections/models json_form report
 demo
 cli_arguments
 cli_rows

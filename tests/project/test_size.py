@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 416_300, "code lines": 37_930, "files": 288}
+LIMITS = {"tokens": 418_200, "code lines": 38_110, "files": 290}
 
 LAYOUT = {
     tokenize.COMMENT,

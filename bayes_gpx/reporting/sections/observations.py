@@ -12,6 +12,7 @@ from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.intervals import interval_of, interval_of_sum
 from bayes_gpx.draws.points import read_baseline
 from bayes_gpx.plots import plot_waterfall
+from bayes_gpx.reporting.estimands import HOW
 from bayes_gpx.reporting.page import Part, Points, Prose, Section, change, interval, number, picture
 
 if TYPE_CHECKING:
@@ -23,12 +24,6 @@ MOST_FEATURES = 6
 
 MOST_LEVELS = 4
 """Most levels that a mixture of them names."""
-
-HOW = {
-    "integrated_gradients": "by integrated gradients",
-    "shapley": "by Shapley values, the average over all orders in which features could change",
-}
-"""How each attribution method divides a difference among the features, in words."""
 
 
 def _chosen(findings: Findings) -> Iterator[Part]:
