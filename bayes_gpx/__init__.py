@@ -118,6 +118,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.processes.basis_process import expanded as expanded
     from bayes_gpx.processes.gaussian_process import GaussianProcess as GaussianProcess
     from bayes_gpx.processes.weight_process import WeightProcess as WeightProcess
+    from bayes_gpx.reporting.describe import describe as describe
     from bayes_gpx.reporting.json_form import from_json as from_json, to_json as to_json
     from bayes_gpx.reporting.report import report as report
     from bayes_gpx.system.versions import show_versions as show_versions
@@ -215,6 +216,7 @@ _MAP = {
     "to_shap": "bayes_gpx.export.shap:to_shap",
     "to_json": "bayes_gpx.reporting.json_form:to_json",
     "from_json": "bayes_gpx.reporting.json_form:from_json",
+    "describe": "bayes_gpx.reporting.describe:describe",
     "report": "bayes_gpx.reporting.report:report",
     "show_versions": "bayes_gpx.system.versions:show_versions",
     "sklearn": "bayes_gpx.sklearn",

@@ -58,7 +58,7 @@ plots: selection layout visuals predictions effects derivatives attributions ima
 export: long_form attachment influence shap tables arviz refits
 reporting: page fit estimands results sections/card sections/cautions sections/inference
     sections/checks sections/observations sections/ranks sections/slopes sections/summary
-    sections/models json_form report
+    sections/models json_form describe report
 demo
 cli_arguments
 cli_rows

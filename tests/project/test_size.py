@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 418_200, "code lines": 38_110, "files": 290}
+LIMITS = {"tokens": 419_700, "code lines": 38_220, "files": 291}
 
 LAYOUT = {
     tokenize.COMMENT,

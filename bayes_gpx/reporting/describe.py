@@ -1,0 +1,177 @@
+"""A result as a paragraph for a paper or an email."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from bayes_gpx.aliases import Labels
+from bayes_gpx.draws.intervals import interval_probability
+from bayes_gpx.draws.points import rows_labelled
+from bayes_gpx.plots.selection import against
+from bayes_gpx.reporting.estimands import (
+    estimand,
+    function_of,
+    intervals_of,
+    main_of,
+    quantities_of,
+    summarized,
+    unit,
+)
+from bayes_gpx.reporting.page import change, interval, number
+
+MOST_ROWS, MOST_CELLS = 3, 6
+"""Most rows, and numbers of each, that a paragraph contains; a table holds more."""
+
+SHOWN = {
+    "predictions": ("survival", "hazard", "quantile", "probability", "rate", "y", "f"),
+    "loo_predictions": ("y", "probability", "rate"),
+    "path_slopes": ("attribution",),
+    "ranking": ("average_relevance", "average_interaction"),
+    "importances": ("sobol_total", "mean_absolute_derivative", "mean_squared_derivative"),
+}
+"""Quantities to describe, by function: the first that a result has; else its main quantity."""
+
+OF_ROWS = {"average_slope": "derivative", "ate": "effect"}
+"""Quantities of rows, by the averages that are described if no rows are chosen."""
+
+CHANGES = ["attribution", "contribution", "comparison", "component", "derivative", "weight"]
+CHANGES += ["second_derivative", "average_slope", "effect", "ate"]
+"""Quantities with a sign, written in front of positive numbers too."""
+
+
+def describe(result: xr.Dataset, *, obs: Labels | None = None) -> str:
+    """Describe a result in a paragraph for a paper or an email.
+
+    The paragraph names the estimand, its unit, the baseline, the estimates with their intervals,
+    and the likelihood and versions. A result contains no priors and no convergence. Use `to_json`
+    with the model and its fit to add them.
+
+    Parameters
+    ----------
+    result : xarray.Dataset
+        The result of an explanation function.
+    obs : label or list of labels, optional
+        Only these rows. By default the paragraph has the first three rows, or the average of
+        `slopes` and `treatment_effects`. Each row has its six largest numbers.
+
+    Returns
+    -------
+    str
+        Plain text without line breaks.
+
+    Raises
+    ------
+    ValueError
+        If `result` is not from an explanation function, or has no such rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(30, 2))
+    >>> model = bx.GP(X, X[:, 0] ** 2)
+    >>> theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0, "sigma": 0.1}
+    >>> found = bx.comparisons(
+    ...     model, theta, X[:1], variables={"x0": (0, 1)}, keep="summary", progressbar=False
+    ... )
+    >>> print(bx.describe(found)[:75])
+    We estimated the difference between the predictions of f at the two named v
+    """
+    function, prob = function_of(result), interval_probability(None, result)
+    result = summarized(result, prob)
+    known = quantities_of(result)
+    shown = next((q for q in SHOWN.get(function, ()) if q in known), main_of(known))
+    shown = shown if obs is None else OF_ROWS.get(shown, shown)
+    names = known[shown]
+    mean = _chosen(result[f"{shown}_mean" if f"{shown}_mean" in names else shown])
+    by = next((dim for dim in ("obs", "by") if dim in mean.dims), None)
+    if obs is not None and by != "obs":
+        raise ValueError(
+            f"obs is {obs!r}, but the result of {function} has no rows. Leave obs out."
+        )
+    own_unit, start = unit(result, shown, names), against(result)
+    notes = "; ".join(filter(None, [f"unit: {own_unit}" * (own_unit != "none"), start]))
+    said = [f"We estimated {estimand(result, shown)}{f' ({notes})' if notes else ''}."]
+    if by is None:
+        said.append(f"Estimates: {'; '.join(_cells(result, mean, shown))}.")
+    else:
+        rows = rows_labelled(result[by].values, obs) if by == "obs" else np.arange(len(result[by]))
+        chosen = rows if obs is not None else rows[:MOST_ROWS]
+        for row in chosen:
+            own, label = result.isel({by: row}), result[by].values[row]
+            cells = "; ".join(_cells(own, mean.isel({by: row}), shown))
+            said.append(f"{'Row' if by == 'obs' else 'Average over rows,'} {label}: {cells}.")
+        if left := len(rows) - len(chosen):
+            said.append(f"The result has {left} more {'rows' if by == 'obs' else 'groups'}.")
+    if kind := intervals_of(result, {shown: names}).get(shown):
+        said.append(f"Brackets give the {100 * prob:.4g}% {kind}.")
+    elif f"{shown}_sd" in result and (result[f"{shown}_sd"] > 0.0).any():
+        said.append("Parentheses give the posterior standard deviation.")
+    else:
+        said.append("These estimates have no intervals.")
+    if shown in ("attribution", "contribution"):
+        said.append(f"{shown.capitalize()}s describe the model, not the effect of a change.")
+    said.append(str(result.attrs.get("assumptions", "")))
+    if "likelihood" in result.attrs:
+        versions = "bayes_gpx {bayes_gpx}, PyMC {pymc}".format(**result.attrs)
+        said.append(f"The model has a {result.attrs['likelihood']} likelihood ({versions}).")
+    return " ".join(" ".join(said).split())
+
+
+def _chosen(mean: xr.DataArray) -> xr.DataArray:
+    """The estimates to describe: each pair once, and both ends of a curve."""
+    if "feature_bis" in mean.dims:
+        places = (
+            xr.DataArray(np.arange(mean.sizes[d]), dims=d) for d in ("feature", "feature_bis")
+        )
+        mean = mean.where(next(places) <= next(places))
+    if "step" in mean.dims and "feature" in mean.dims:
+        known = mean.notnull()
+        mean = mean.where((known.cumsum("step") == 1) | (known.cumsum("step") == known.sum("step")))
+    return mean
+
+
+def _cells(result: xr.Dataset, mean: xr.DataArray, quantity: str) -> Iterator[str]:
+    """The estimates of one row, the largest first if there are many, each with its interval."""
+    sizes = np.abs(mean.values.ravel())
+    order = np.flatnonzero(~np.isnan(sizes))
+    most = order if "step" in mean.dims else order[np.argsort(-sizes[order], kind="stable")]
+    for k in (most if len(order) > MOST_CELLS else order)[:MOST_CELLS]:
+        at = dict(zip(mean.dims, np.unravel_index(k, mean.shape), strict=True))
+        yield f"{_label(result, at)}{_estimate(result, quantity, float(mean.isel(at)), at)}"
+    if len(order) > MOST_CELLS:
+        yield f"{len(order) - MOST_CELLS} others are left out"
+
+
+def _label(result: xr.Dataset, at: Mapping[Any, Any]) -> str:
+    """The feature with its value and baseline, contrast, class, ... of an estimate."""
+    words = []
+    for dim, place in at.items():
+        name = str(result[dim].values[place])
+        if dim == "feature" and "value" in result and {*result["value"].dims} <= {*at}:
+            own = result.isel({d: k for d, k in at.items() if d in result["value"].dims})
+            level = str(own["level"].item()) if "level" in own else ""
+            since = str(own["unit"].item()) if "unit" in own else ""
+            name += f" {level or f'{number(own["value"])} {since}'.rstrip()}"
+            if "baseline" in own.data_vars and not own["baseline"].ndim and not level:
+                name += f" (baseline {number(own['baseline'])})"
+        if dim in ("feature", "feature_bis", "contrast"):
+            words.append(name)
+        elif dim != "step" or "feature" not in at:
+            words.append(f"{dim} {name}")
+    return f"{', '.join(words)}: " if words else ""
+
+
+def _estimate(result: xr.Dataset, quantity: str, mean: float, at: Mapping[Any, Any]) -> str:
+    """An estimate with its interval, or else with its sd."""
+    signed = quantity in CHANGES
+    known = result.get(f"{quantity}_interval", result.get(f"{quantity}_band"))
+    if known is not None and np.isfinite(ends := known.isel(at).values).all():
+        return change(mean, *ends) if signed else f"{number(mean)} {interval(*ends)}"
+    sd = float(result[f"{quantity}_sd"].isel(at)) if f"{quantity}_sd" in result else 0.0
+    plus = "+" if signed and mean > 0 else ""
+    return plus + number(mean) + (f" (sd {number(sd)})" if sd > 0.0 else "")

@@ -1,0 +1,112 @@
+"""A paragraph about a result: each number in it is a number of the result, beside its name."""
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from test_json_form import DRAWN, FUNCTIONS, QUIET, called
+
+import bayes_gpx as bx
+import matrix_of_calls
+from bayes_gpx.reporting.page import number
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_each_function_has_a_paragraph(function):
+    found, *_ = called(function)
+    text = bx.describe(found)
+    assert text.startswith("We estimated the ") and text.endswith(".")
+    assert not re.search(r"because|not finite|nan|None|\{|\n|  ", text)
+    assert ("likelihood (bayes_gpx" in text) == ("likelihood" in found.attrs)
+    assert ("Brackets give the 90%" in text) == bool(re.search(r"\[\S+, \S+\]", text))
+
+
+@pytest.fixture
+def shares():
+    """Two rows and three features with odd names: a rise, a fall, and no change."""
+    mean = np.array([[2.5, -30.0, 0.0], [-0.125, 4.0, 1e-9]])
+    ends = mean[..., None] + np.array([-1.0, 3.0])
+    return xr.Dataset(
+        {
+            "attribution_mean": (("obs", "feature"), mean),
+            "attribution_sd": (("obs", "feature"), np.ones((2, 3))),
+            "attribution_interval": (("obs", "feature", "ci_bound"), ends),
+            "value": (("obs", "feature"), [[1.0, -2.0, 3.5]] * 2),
+            "baseline": ("feature", [0.5, -0.25, 7.0]),
+        },
+        {
+            "obs": ["Anna; B.", "{x}"],
+            "feature": ["dose [mg]", "größe\nin cm", "a: b"],
+            "ci_bound": ["lower", "upper"],
+        },
+        {"units": "mmHg", "baseline": "median", "ci_prob": 0.975, "method": "shapley"},
+    )
+
+
+def test_numbers_stand_beside_their_odd_names_with_their_signs(shares):
+    text = bx.describe(shares)
+    assert (
+        "Row Anna; B.: dose [mg] 1 (baseline 0.5): +2.5 [1.5, 5.5]; größe in cm -2 (baseline "
+        "-0.25): -30 [-31, -27]; a: b 3.5 (baseline 7): 0 [-1, 3]." in text
+    )
+    assert "Row {x}: dose [mg] 1 (baseline 0.5): -0.125 [-1.12, 2.88];" in text
+    assert "(unit: mmHg; against the baseline 'median')" in text
+    assert "by Shapley values" in text
+    assert "Brackets give the 97.5% equal-tailed credible interval." in text
+
+
+def test_obs_chooses_rows_and_long_results_are_cut(shares):
+    assert "Anna" not in bx.describe(shares, obs="{x}")
+    with pytest.raises(ValueError, match="obs"):
+        bx.describe(shares, obs="c")
+    many = shares.isel(obs=[0] * 5).assign_coords(obs=range(5))
+    text = bx.describe(many)
+    assert text.count("Row ") == 3 and "The result has 2 more rows." in text
+    assert bx.describe(many, obs=[0, 1, 2, 3]).count("Row ") == 4
+    wide = shares.isel(feature=[0, 1, 2] * 3).assign_coords(feature=list("abcdefghi"))
+    text = bx.describe(wide, obs="Anna; B.")
+    assert [*re.findall(r"(\w) -?\d\S* \(base", text)] == ["b", "e", "h", "a", "d", "g"]
+    assert "; 3 others are left out." in text
+
+
+def test_averages_are_described_until_rows_are_chosen():
+    found, *_ = called("slopes")
+    low, high = found["average_slope_interval"].sel(feature="a").values
+    mean = float(found["average_slope_mean"].sel(feature="a"))
+    text = f"a: {'+' if mean > 0 else ''}{number(mean)} [{number(low)}, {number(high)}]"
+    assert text in bx.describe(found)
+    assert "average" not in bx.describe(found, obs=0)
+    with pytest.raises(ValueError, match="result of importances has no rows. Leave obs out"):
+        bx.describe(called("importances")[0], obs=0)
+
+
+def test_treatment_effects_state_their_assumptions():
+    found, *_ = called("treatment_effects")
+    assert found.attrs["assumptions"] in bx.describe(found)
+
+
+def test_levels_dates_labels_and_draws_are_named():
+    assert "kind blue: " in bx.describe(called("partial_dependence")[0])
+    _, built, theta = called("comparisons")
+    rows = matrix_of_calls.new_rows(built)["X_new"]
+    found = bx.attributions(built, theta, rows, keep="summary", **QUIET)
+    assert f"kind {rows['kind'].iloc[1]}: " in bx.describe(found, obs=1)
+    since = found["unit"].sel(feature="day").item()
+    assert since and f"day 7 {since} (baseline " in bx.describe(found, obs=1)
+    steep = bx.derivatives(built, theta, rows, keep="summary", **QUIET)
+    assert f"a {number(rows['a'].iloc[0])}: " in bx.describe(steep, obs=0)
+    up = pd.Series(["no", "yes"] * 7, name="ill")
+    X = pd.DataFrame({"a": np.linspace(-1, 1, 14)})
+    theta = {"lengthscale": [1.0], "amplitude": 1.0}
+    model = bx.GP(X, up, likelihood="bernoulli")
+    text = bx.describe(bx.predictions(model, theta, X[:1], draws=20, seed=1, **QUIET))
+    assert text.startswith("We estimated the probability of yes at x (unit: probability).")
+
+
+def test_a_single_draw_has_no_interval():
+    found, built, _ = called("relevance")
+    assert "These estimates have no intervals." in bx.describe(found)
+    several = bx.relevance(built, DRAWN, built.training.X.values[:1], **QUIET)
+    assert "Brackets give" in bx.describe(several)
