@@ -157,7 +157,9 @@ def test_what_an_estimator_is_given_reaches_its_model(estimator, build, settings
     assert other.get_params(deep=False) == given.get_params(deep=False)
 
 
-@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize(
+    "estimator", [ESTIMATORS[0], *(pytest.param(e, marks=pytest.mark.slow) for e in ESTIMATORS[1:])]
+)
 def test_constraints_are_parameters_like_others(estimator, data):
     """A clone has them too; each fold of a cross-validation puts them on its own rows."""
     X, y, f = (part[:16] for part in data)

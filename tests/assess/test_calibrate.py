@@ -171,6 +171,7 @@ def test_weights_and_labels_and_quantities_of_a_user():
     assert found["y"].dims == ("chain", "draw", "row")
 
 
+@pytest.mark.slow
 def test_categories_have_no_slopes_and_cutpoints_have_names():
     mixed = pd.DataFrame(X, columns=["a", "b"])
     mixed["kind"] = pd.Categorical(np.resize(["p", "q", "r"], len(X)))

@@ -174,7 +174,9 @@ def test_second_derivatives_are_those_of_the_dense_posterior(kind, family):
     assert found.attrs["units"] == f"{name} of y {per_unit}" and found.attrs["scale"] == "response"
 
 
-@pytest.mark.parametrize("kind", ["logit", "probit", "poisson", "classes"])
+@pytest.mark.parametrize(
+    "kind", ["logit", "probit", "poisson", pytest.param("classes", marks=pytest.mark.slow)]
+)
 def test_second_derivatives_of_functions_are_differences_of_their_responses(kind):
     """Of each random function; their average over functions is near the exact mean."""
     if kind == "classes":

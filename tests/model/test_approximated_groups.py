@@ -122,7 +122,7 @@ def test_without_amplitude_there_are_no_groups(name, likelihood):
 
 
 @pytest.mark.parametrize("approximation", [None, *APPROXIMATIONS.values()])
-@pytest.mark.parametrize("kind", ["GP", "GPX"])
+@pytest.mark.parametrize("kind", ["GP", pytest.param("GPX", marks=pytest.mark.slow)])
 def test_random_functions_of_groups_have_the_moments_of_the_posterior(kind, approximation):
     """Also those of new groups, whose rows share one function."""
     family, theta = (bx.GP, GP) if kind == "GP" else (bx.GPX, GPX | {"sigma_w": 0.0})

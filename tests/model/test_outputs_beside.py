@@ -37,7 +37,15 @@ def close(found, expected, rtol=1e-6):
         assert_allclose(found[name], expected[name], atol=rtol * largest, rtol=0)
 
 
-@pytest.fixture(scope="module", params=[(k, g) for k in KINDS for g in (False, True)], ids=str)
+CASES = [(k, g) for k in KINDS for g in (False, True)]
+QUICK = ("GP", True), ("GPX", False)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[c if c in QUICK else pytest.param(c, marks=pytest.mark.slow) for c in CASES],
+    ids=str,
+)
 def case(request):
     """Kind of the model, hyperparameters, and options with groups or without."""
     kind, grouped = request.param
@@ -192,7 +200,9 @@ RESPONSES = {
 NOISE = {"student_t": {"sigma": 0.3, "nu": 4.0}, "negative_binomial": {"dispersion": 2.0}}
 
 
-@pytest.mark.parametrize("approximation", [None, bx.HSGP(4)], ids=str)
+@pytest.mark.parametrize(
+    "approximation", [None, pytest.param(bx.HSGP(4), marks=pytest.mark.slow)], ids=str
+)
 @pytest.mark.parametrize("likelihood", RESPONSES)
 def test_other_likelihoods_have_models_of_their_own_too(likelihood, approximation):
     """Hyperparameters of their noise are shared, all others belong to an output."""
