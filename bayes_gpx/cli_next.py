@@ -1,4 +1,4 @@
-"""The command `bayes-gpx next`: which rows to measure next."""
+"""The command `bayes-gpx next`, which chooses the rows to measure next."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ BEST = ("maximum", "minimum")
 @run_folder
 @click.argument("candidates", type=ROWS)
 @click.option("--question", type=click.Choice([*ABOUT, *BEST]), default="predictions",
-              show_default=True, help="What should become certain, or what is sought.")  # fmt: skip
-@click.option("--rows", type=ROWS, help="Rows that the question is about; by default those of the "
-              "training data.")  # fmt: skip
+              show_default=True, help="The answer to make certain, or what to seek.")  # fmt: skip
+@click.option("--rows", type=ROWS, help="Rows that the question is about; the training rows by "
+              "default.")  # fmt: skip
 @click.option("--size", type=click.IntRange(1), default=1, show_default=True,
               help="How many rows to choose.")  # fmt: skip
 @baseline_option
@@ -54,13 +54,13 @@ def next_command(
 ) -> None:
     """Choose the rows of CANDIDATES to measure next, by the fit in RUN.
 
-    Chooses the rows whose measurement is expected to make the answer to a question most certain;
-    for "maximum" and "minimum" those that are expected to improve most on the best row so far.
-    Prints the chosen rows in the order in which they were chosen. The file has one line for each
-    candidate, with its number and, if the fit and CANDIDATES have them, its id and group:
+    These rows are expected to make the answer to a question most certain. For "maximum" and
+    "minimum" they are expected to improve most on the best row so far. The command prints them in
+    order: each is chosen given the rows before. The file has one line for each candidate, with its
+    number and, if the fit and CANDIDATES have them, its id and group:
 
     \b
-    score  what the row is worth if it is measured first
+    score  the value of the row if it is measured first
     step   the place among the chosen rows, or nothing
 
     \b

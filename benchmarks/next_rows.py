@@ -2,6 +2,7 @@
 
 `python benchmarks/next_rows.py` runs all parts, or those that are named:
 
+- `speed`: seconds for 100,000 candidates;
 - `known`: hyperparameters are given; 40 of 2,000 candidates for 30 attributions, 8 runs;
 - `peer`: ALC next to BoTorch's integrated posterior variance;
 - `stopped`: rows are added until all signs are known; do 90% intervals hold the truth then?
@@ -20,6 +21,7 @@ import warnings
 from functools import cache
 from itertools import product
 from pathlib import Path
+from time import perf_counter
 
 import numpy as np
 
@@ -402,7 +404,7 @@ CHOOSERS = {
 
 
 def maximum(runs=20):
-    """Distance to the maximum (simple regret) after 30 evaluations of which 10 are random."""
+    """Distance to the maximum (simple regret) after 10 random rows and 20 chosen ones."""
     found = []
     for name, (function, d, best) in SOUGHT.items():
         for label, method in CHOOSERS.items():
@@ -427,7 +429,32 @@ def maximum(runs=20):
     write("maximum", found)
 
 
-PARTS = {"known": known, "peer": peer, "stopped": stopped, "learned": learned, "maximum": maximum}
+def speed():
+    """Seconds for 100,000 candidates and 30 attributions, 200 training rows."""
+    rng = np.random.default_rng(0)
+    X, pool, rows = (rng.uniform(-1, 1, (n, D)) for n in (200, 100_000, 5))
+    model = bx.GP(X, np.sin(3 * X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=200), scale=False)
+    options = {"question": "attributions", "X_new": rows, "baseline": np.zeros(D), **QUIET}
+    found = []
+    bx.next_rows(model, THETA, pool[:2000], **options)  # compiles
+    ten = model.fit("laplace", draws=10, seed=1, **QUIET)
+    for idata, draws, size in ((THETA, 1, 1), (ten, 10, 1), (THETA, 1, 5)):
+        started = perf_counter()
+        bx.next_rows(model, idata, pool, size=size, **options)
+        row = {"draws": draws, "rows chosen": size}
+        found.append(row | {"seconds": f"{perf_counter() - started:.2g}"})
+        print(found[-1], flush=True)
+    write("speed", found)
+
+
+PARTS = {
+    "speed": speed,
+    "known": known,
+    "peer": peer,
+    "stopped": stopped,
+    "learned": learned,
+    "maximum": maximum,
+}
 
 
 def main(words):

@@ -1,4 +1,4 @@
-"""What new rows would teach about quantities, at every draw, before their responses are known."""
+"""The variance that new rows would remove from quantities, at every draw of the hyperparameters."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Taught:
-    """Mean, covariances and expected information of f at rows, and covariances with quantities.
+    """Moments and expected information of f at candidates, and covariances with quantities.
 
-    The build function of `Candidates`; quantities are of rows of their own, `Asked.beside`.
+    The build function of `Candidates`. The quantities have rows of their own, `Asked.beside`.
     """
 
     quantity: Callable
@@ -51,7 +51,7 @@ class _Taught:
         quantities, smooth = ([*map(learned, part)] for part in (quantities, smooth))
         cov = across(smooth)[1]
         theta = dict(draw.given.theta)
-        if draw.given.noise:  # of each row's output, as a column beside nodes of f
+        if draw.given.noise:  # outputs differ in noise; a column, for the nodes of f
             output = asked.points[:, -1].astype("int64")
             theta |= {name: value[output][:, None] for name, value in draw.given.noise.items()}
         seen = self._information(mean, noisy, theta, asked["exposure"])
@@ -74,12 +74,16 @@ class _Taught:
 
 @dataclass
 class Candidates:
-    """Rows that could be measured, and what they would teach; `learn` counts a row as measured.
+    """Candidate rows and their covariances with quantities; `learn` counts a row as measured.
 
-    Arrays have the draws (S,) first: `mean` (S, N, C) of the smooth part of f at the rows; its
-    covariances (S, N, C, C) as far as rows inform them, `cov`, and beyond, `rest`, which is 0
-    without inducing points; variances `own` of the rows' deviations from it; the `information` of
-    a measurement; and covariances `shared` (S, k, N, C) with k quantities.
+    The first axis of the arrays is the draws (S,):
+
+    - `mean` (S, N, C) of the smooth part of f at the rows;
+    - its covariances (S, N, C, C): `cov`, which rows can reduce, and `rest`, which they cannot. The
+      rest is 0 without inducing points;
+    - covariances `own` (S, N, C, C) of the rows' deviations from the smooth part;
+    - the expected `information` (S, N, C, C) of a measurement;
+    - covariances `shared` (S, k, N, C) with k quantities.
     """
 
     model: ModelLike
@@ -88,10 +92,10 @@ class Candidates:
     progressbar: bool = False
     steps: list[tuple[np.ndarray, np.ndarray]] = field(default_factory=list)
 
-    def about(self, question: Question, of: Points, picked: np.ndarray) -> Candidates:
-        """Compute all of this for picked components of a question at rows of its own.
+    def about(self, question: Question, of: Points, picked: np.ndarray) -> None:
+        """Compute the arrays for picked components of a question, at its rows.
 
-        `shared` is in user units of the quantity, and in the order rows, components, classes.
+        `shared` is in the quantity's user units, in the order rows, components, classes.
         """
         *found, shared = self._taught(question, of)
         self.mean, self.cov, self.rest, self.own, self.information = found
@@ -99,7 +103,6 @@ class Candidates:
         by_component = question.mixed(shared.reshape((S, -1, question.width, C, N, C)), 2)
         factor = question.factor[picked][:, None, None, None]
         self.shared = (by_component[:, :, picked] * factor).reshape((S, -1, N, C))
-        return self
 
     def _taught(self, question: Question, of: Points) -> list[np.ndarray]:
         model = self.model
@@ -138,7 +141,7 @@ class Candidates:
 
     @property
     def gains(self) -> np.ndarray:
-        """What one squared covariance with f is worth, W (I + V W)^-1, (S, N, C, C)."""
+        """Reduction of variance per squared covariance with f, W (I + V W)^-1, (S, N, C, C)."""
         W = self.information
         if W.shape[-1] == 1:
             return W / (1.0 + (self.cov + self.own) * W)

@@ -1,4 +1,4 @@
-"""Which rows to measure next: those that are expected to make an answer most certain."""
+"""Choose the rows to measure next, which are expected to make an answer most certain."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def next_rows(
     progressbar: bool = True,
     ci_prob: float | None = None,
 ) -> xr.Dataset:
-    """Choose the candidate rows whose measurement makes an answer most certain.
+    """Choose the candidate rows that make an answer most certain, once they are measured.
 
-    The answer is the one of an explanation function at rows of interest. Given the hyperparameters,
-    the variance that a measurement removes does not depend on its outcome under normal noise, so it
-    is exact. What a measurement tells about the hyperparameters is left out.
+    An explanation function gives the answer, at rows of interest. With normal noise and given
+    hyperparameters, the removed variance is the same for every outcome, so it is exact. The rows'
+    information about the hyperparameters is left out.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def next_rows(
         Rows that could be measured. Z_candidates is required if the model was given Z.
     question : str
         "predictions", "derivatives", "slopes", "attributions", "shapley_values", "comparisons",
-        "weights" or "contributions": the function of this name, about the smooth part of f. Or
+        "weights" or "contributions": the function with this name, for the smooth part of f. Or
         "maximum" or "minimum": expected improvement on the best training row.
     X_new, Z_new, obs, groups_new, by, features, baseline, variables
         Rows of interest and options, as for the function named by `question`; "slopes" are averages
@@ -105,7 +105,7 @@ def next_rows(
         weights, one for each quantity, or for each feature. With equal weights for quantities in
         different units, the quantity with the smallest unit decides.
     exposure, trials, noise_sd : array (N,), optional
-        Of the candidates, as in `predictions`.
+        Exposure, trials or noise of the candidates, as in `predictions`.
     num_draws : int, optional
         Scores are averages over this many hyperparameter draws.
 
@@ -146,7 +146,8 @@ def next_rows(
     from the variance of the quantity. V is the variance of f at the candidate with the row's own
     deviation, and W the information of its response: 1/sigma^2 for normal noise. For other
     likelihoods W is Fisher's information averaged over the present distribution of f, and the
-    removed variance is that of the normal approximation.
+    removed variance holds for the normal approximation, as it does with bounds by constraints and
+    with censored training rows. Candidates count as uncensored.
 
     Expected improvement compares f at a candidate with the largest posterior mean of f among the
     training rows, so noise does not count as improvement. For further rows of a batch, 16 responses
@@ -220,7 +221,7 @@ def next_rows(
 
 
 SIGNS = {"maximum": 1.0, "minimum": -1.0}
-"""Questions about the best place, and the sign of f with which it is the largest."""
+"""Questions about the best row, each with the sign that makes its f the largest."""
 
 
 def _predictions(model: Model, where: Points, _: Mapping[str, Any]) -> tuple[Question, Points]:
@@ -309,7 +310,7 @@ def _read_candidates(model: Model, X: Table, Z: Table | None, groups: Column | N
 
 
 def _with_exposures(model: Model, where: Points, given: dict[str, Any]) -> Points:
-    """Candidates with what the likelihood is given of each, on the model's scale."""
+    """Candidates with their exposure, on the model's scale."""
     exposures = exposures_at(model, given, where)
     if exposures is None:
         raise ValueError(
@@ -423,7 +424,8 @@ def _improving(
     if model.specification.classes is not None:
         raise ValueError(
             f"question is {question!r}, but the likelihood {str(model.specification.likelihood)!r} "
-            "has several latent values, of which none is the largest. Ask about 'predictions'."
+            "has several latent values for each row, and no order among rows. Ask about "
+            "'predictions'."
         )
     if model.training.sparse:
         raise ValueError(f"question is {question!r}, but Z is sparse. Ask about 'predictions'.")

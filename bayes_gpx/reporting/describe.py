@@ -144,7 +144,8 @@ def _cells(result: xr.Dataset, mean: xr.DataArray, quantity: str) -> Iterator[st
         at = dict(zip(mean.dims, np.unravel_index(k, mean.shape), strict=True))
         yield f"{_label(result, at)}{_estimate(result, quantity, float(mean.isel(at)), at)}"
     if len(order) > MOST_CELLS:
-        yield f"{len(order) - MOST_CELLS} others are left out"
+        left = len(order) - MOST_CELLS
+        yield "1 other is left out" if left == 1 else f"{left} others are left out"
 
 
 def _label(result: xr.Dataset, at: Mapping[Any, Any]) -> str:

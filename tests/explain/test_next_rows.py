@@ -63,6 +63,8 @@ MODELS = {
     "GPX": (bx.GPX, {}, GPX_THETA),
     "GPX by place": (bx.GPX, {"Z": Z}, GPX_THETA),
     "HSGP": (bx.GP, {"approximation": bx.HSGP(m=[8, 8], c=2.0)}, THETA),
+    "waves": (bx.GP, {"approximation": bx.RandomFeatures(60, seed=1)}, THETA),
+    "weights": (bx.GP, {"weights": np.linspace(0.5, 1.5, 14)}, THETA),
     "inducing points": (bx.GP, {"approximation": bx.Inducing(X[:5])}, THETA),
     "GPX with inducing points": (bx.GPX, {"approximation": bx.Inducing(X[:5])}, GPX_THETA),
     "groups": (bx.GP, {"groups": list("abcabcabcabcab")}, THETA | {"group_amplitude": 0.7}),
@@ -107,6 +109,7 @@ def test_sd_after_new_rows_of_other_models(name):
     found = bx.next_rows(model, theta, INSIDE, size=2, **given)
     chosen = found["selected"].values
     added = {"Z": Z_CANDIDATES, "groups": np.array(list("abcaaz")), "noise_sd": np.full(6, 0.2)}
+    added["weights"] = np.ones(6)
     extra = extra | {
         key: np.concatenate([extra[key], added[key][chosen]]) for key in added if key in extra
     }
@@ -116,6 +119,26 @@ def test_sd_after_new_rows_of_other_models(name):
         deviation = (0.3 * Z_ROWS) ** 2
         after = np.sqrt(after**2 - deviation)
     assert_allclose(found["sd_after"].values, after, rtol=1e-8)
+
+
+@pytest.mark.parametrize("bounds", ["constraints", "censoring"])
+def test_sd_with_bounds_is_approximate(bounds):
+    """New rows hardly move the normal approximation of bounds, and remove a third of a variance."""
+    extra = {"constraints": [bx.constraints.Increasing("x0", at=5)]}
+    kinds = np.where(np.arange(14) % 3, "none", "right")
+    if bounds == "censoring":
+        extra = {"censoring": kinds}
+    options = {"question": "attributions", "X_new": ROWS, "baseline": "zero", **QUIET}
+    model = bx.GP(X, Y, scale=False, **extra)
+    found = bx.next_rows(model, THETA, CANDIDATES, size=4, **options)
+    chosen = CANDIDATES[found["selected"].values]
+    if bounds == "censoring":
+        extra = {"censoring": np.append(kinds, ["none"] * 4)}
+    y = np.append(Y, np.sin(chosen[:, 0]) + 0.3 * chosen[:, 1])
+    more = bx.GP(np.vstack([X, chosen]), y, scale=False, **extra)
+    after = bx.attributions(more, THETA, ROWS, baseline="zero", keep="summary", **QUIET)
+    assert (found["sd_after"] / found["sd_before"]).min() < 0.8
+    assert_allclose(found["sd_after"].values, after["attribution_sd"].values, rtol=0.02)
 
 
 def test_sd_of_a_weight_after_new_rows():
