@@ -121,6 +121,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.reporting.describe import describe as describe
     from bayes_gpx.reporting.json_form import from_json as from_json, to_json as to_json
     from bayes_gpx.reporting.report import report as report
+    from bayes_gpx.reporting.what_if import what_if as what_if
     from bayes_gpx.system.versions import show_versions as show_versions
     from bayes_gpx.system.warning import (
         ExtrapolationWarning as ExtrapolationWarning,
@@ -218,6 +219,7 @@ _MAP = {
     "from_json": "bayes_gpx.reporting.json_form:from_json",
     "describe": "bayes_gpx.reporting.describe:describe",
     "report": "bayes_gpx.reporting.report:report",
+    "what_if": "bayes_gpx.reporting.what_if:what_if",
     "show_versions": "bayes_gpx.system.versions:show_versions",
     "sklearn": "bayes_gpx.sklearn",
 }

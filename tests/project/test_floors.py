@@ -58,12 +58,13 @@ plots: selection layout visuals predictions effects derivatives attributions ima
 export: long_form attachment influence shap tables arviz refits
 reporting: page fit estimands results sections/card sections/cautions sections/inference
     sections/checks sections/observations sections/ranks sections/slopes sections/summary
-    sections/models json_form describe report
+    sections/models json_form describe kernel_form browser_state what_if report
 demo
 cli_arguments
 cli_rows
 cli_runs
 cli_next
+cli_what_if
 cli
 sklearn
 testing: agreement kernels likelihoods strategies

@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 419_700, "code lines": 38_220, "files": 291}
+LIMITS = {"tokens": 426_000, "code lines": 38_830, "files": 295}
 
 LAYOUT = {
     tokenize.COMMENT,

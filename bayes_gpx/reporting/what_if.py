@@ -1,0 +1,362 @@
+"""A page that computes explanations of any row from the posterior, in the browser."""
+
+from __future__ import annotations
+
+import base64
+import json
+from importlib.resources import files
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import jinja2
+import numpy as np
+
+from bayes_gpx.aliases import Draws, Table
+from bayes_gpx.data.dates import date_after
+from bayes_gpx.draws import questions
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
+from bayes_gpx.draws.intervals import interval_probability
+from bayes_gpx.draws.points import points, read_baseline
+from bayes_gpx.draws.scales import Response
+from bayes_gpx.model.description import structure
+from bayes_gpx.numerics.threads import on_cores
+from bayes_gpx.reporting.browser_state import State, form_of, inputs_of, state_of
+from bayes_gpx.reporting.fit import Fit
+from bayes_gpx.reporting.kernel_form import differentiable
+from bayes_gpx.reporting.page import Prose
+from bayes_gpx.reporting.sections.cautions import OF_FIT
+from bayes_gpx.system.files import replaced, writable
+from bayes_gpx.system.versions import versions
+from bayes_gpx.validation import count
+
+if TYPE_CHECKING:
+    from bayes_gpx.data.features import Frame
+    from bayes_gpx.data.scaling import Scaling
+    from bayes_gpx.model.model import Model
+
+SCRIPTS = ("kernels", "posterior", "mixture", "explain", "draw", "page")
+"""Scripts of the page, in the order in which they need one another."""
+
+MOST_ROWS = 500
+"""Most rows to start from; of more, so many are spread evenly."""
+
+BINS = 24
+"""Bars of the distribution of a number."""
+
+STEPS = 400
+"""Steps of the table of the response."""
+
+POOR = 0.1, 0.03
+"""Largest errors of means, in posterior sds, and of sds, that go without a caution."""
+
+
+@on_cores
+def what_if(
+    model: Model,
+    idata: Draws,
+    X: Table | None = None,
+    Z: Table | None = None,
+    *,
+    path: str | PathLike,
+    draws: int = 20,
+    ci_prob: float | None = None,
+    cores: int | None = None,
+    seed: int | None = None,
+) -> Path:
+    """Write a page with sliders that recomputes predictions and explanations.
+
+    Use it to look at many what-if questions, and to hand a model to people without Python: the page
+    is one HTML file that opens from disk and loads nothing. It computes from the posterior of the
+    fit. Use `report` for a record of fixed rows, and the explanation functions for numbers to
+    publish.
+
+    The page has a slider or a menu for each feature, and shows at the chosen point: the prediction
+    with its interval; attributions or Shapley values against a baseline; slopes; of a GPX, weights
+    and contributions; a second point and the comparison with it; the prediction along one feature;
+    and by how much the point leaves the training data.
+
+    Parameters
+    ----------
+    model : GP or GPX
+        With one latent value for each row: not several classes or outputs, nor groups. A model of
+        `GP.of_event` shows a probability such as S(t).
+    idata : xarray.DataTree or dict
+        A fit, or a dict of fixed hyperparameters on the model's scale.
+    X, Z : frame or array (m, d), (m, p), optional
+        Rows to start from; None for the training rows. Of more than 500, 500 are offered.
+    path : str or path
+        The HTML file, in an existing folder. An earlier file is replaced only at the end.
+    draws : int
+        Hyperparameter draws on the page, thinned evenly; of a posterior mode there is one.
+    ci_prob : float, optional
+        Probability of all intervals; 90% by default.
+    seed : int, optional
+        Seed of the points at which the page's error is measured.
+
+    Returns
+    -------
+    pathlib.Path
+
+    Raises
+    ------
+    ValueError
+        If the model has several latent values for each row, groups, a sparse Z, or a kernel other
+        than squared exponential, Matern, rational quadratic, periodic, linear, constant, `Additive`
+        without a measure, and sums and products of these; or if the path cannot be written to.
+
+    Notes
+    -----
+    For each draw the page stores the joint posterior of f at chosen training rows, and between them
+    uses the prior, given f at these rows. With all rows this is the model's posterior. A page with
+    many rows and draws would be large, so as many rows are chosen as fit into about 1.5 MB. The
+    page says how far its means and sds are from the model's at 1,000 random points; it warns where
+    a mean is off by more than 0.1 posterior sds, or an sd by more than 3%.
+
+    Predictions and explanations of f are exact otherwise, up to quadrature along paths. On the
+    response scale of classes, counts and events, means are exact for normal f, and intervals are
+    those of about 1,000 random functions. Counts are for an exposure of 1. Attributions of a kernel
+    without derivatives are left out, and so are Shapley values of more than eight features.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import bayes_gpx as bx
+    >>> X = np.random.default_rng(1).normal(size=(30, 2))
+    >>> model = bx.GP(X, X[:, 0] ** 2)
+    >>> theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0, "sigma": 0.1}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = bx.what_if(model, theta, path=f"{folder}/what_if.html")
+    ...     page.read_text(encoding="utf-8").splitlines()[0]
+    '<!doctype html>'
+    """
+    refuse_swapped(model, idata)
+    refuse_what_if(model, idata)
+    count("draws", draws)
+    target = writable(path)
+    fit = Fit(model, idata)
+    prob = interval_probability(ci_prob)
+    rng = np.random.default_rng(seed)
+    state = state_of(model, idata, 1 if fit.alone else max(draws, len(fit.hyper.chain)), rng)
+    data = {
+        "prob": prob,
+        **_of_posterior(model, state),
+        **_of_features(model),
+        **_of_rows(model, X, Z),
+        "attributions": differentiable(state.form),
+    }
+    page = _rendered(fit, state, data)
+    with replaced(target) as file:
+        file.write(page.encode("utf-8"))
+    return target
+
+
+def refuse_what_if(model: Model, idata: Draws) -> None:
+    """Raise for a model that the page has no place for."""
+    training, spec = model.training, model.specification
+    training.refuse_outputs("what_if", "Pass a model of one column of y.")
+    training.refuse_sparse("what_if")
+    questions.refuse_weight(model, "what_if")
+    if spec.classes is not None:
+        raise ValueError(
+            f"what_if does not support likelihood={spec.likelihood!r}, with several latent values "
+            "for each row. Use a model of one class against the others, or bx.report."
+        )
+    if training.groups is not None:
+        raise ValueError("what_if does not support a model with groups. Use bx.report.")
+    form_of(model, hyperparameter_draws(model, idata))
+
+
+def _rendered(fit: Fit, state: State, data: dict[str, Any]) -> str:
+    """The page's HTML."""
+    model = fit.model
+    cautions = [cast(Prose, part).text for make in OF_FIT for part in make(fit)]
+    if state.errors[0] > POOR[0] or state.errors[1] > POOR[1]:
+        cautions.append(
+            "The page stores too few rows of the training data for this model: see its error "
+            "below. Fewer draws leave room for more rows."
+        )
+    folder = files("bayes_gpx.reporting").joinpath("browser")
+    names = ["page.html.j2", "page.css", *(f"{name}.js" for name in SCRIPTS)]
+    template, style, *scripts = [folder.joinpath(n).read_text(encoding="utf-8") for n in names]
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.from_string(template).render(
+        response=str(model.training.y_name),
+        rows=model.training.moments.n,
+        features=len(data["features"]),
+        method=fit.method,
+        alone=fit.alone,
+        structure=structure(model),
+        cautions=cautions,
+        convergence=None if fit.diagnosis is None else fit.diagnosis.summary,
+        state=state,
+        kept=len(state.rows),
+        versions=versions(),
+        # "</" would end the script.
+        data=json.dumps(data, allow_nan=False, separators=(",", ":")).replace("</", "<\\/"),
+        style=style,
+        scripts=scripts,
+    )
+
+
+def _of_posterior(model: Model, state: State) -> dict[str, Any]:
+    training, spec = model.training, model.specification
+    noisy = spec.normal and spec.observation.exposure_name != "noise_sd" and spec.event is None
+    lower = np.tril_indices(len(state.rows))
+    draws = [
+        {
+            "numbers": [values.tolist() for values in draw.numbers],
+            "beta": _packed(draw.beta),
+            "factor": _packed(draw.factor[lower], "<f4"),
+            "deviation": draw.deviation.tolist(),
+            "noise": float(spec.observation.sd(draw.theta)) if noisy else None,
+        }
+        for draw in state.draws
+    ]
+    response = _response(model, state) if questions.responds(model, "response") else None
+    scaling = training.f_scaling
+    return {
+        "state": {
+            "form": state.form,
+            "rows": _packed(state.rows),
+            "columns": state.rows.shape[1],
+            "jitter": state.jitter,
+        },
+        "draws": draws,
+        "width": training.d,
+        "scale": {"factor": float(scaling.scale), "center": float(scaling.center)},
+        "response": response,
+        "name": str(training.y_name),
+        "units": questions.latent_units(model),
+    }
+
+
+def _response(model: Model, state: State) -> dict[str, Any]:
+    """Tables of the mean response: one for each draw where it depends on hyperparameters."""
+    scale = Response(model)
+    question = scale.question(questions.value(model, smooth=True))
+    low, high = (end + scale.center for end in state.reach)
+    f = np.linspace(low, high, STEPS + 1)
+    labels, units = model.training.labels, question.units
+    if labels is not None and len(labels) == 2:
+        units = f"probability that {model.training.y_name} is {labels[1]}"
+    shaped = model.specification.response.shaped_by
+    tables = []
+    for draw in state.draws if shaped else state.draws[:1]:
+        own = scale.given({name: np.asarray(value) for name, value in draw.theta.items()})
+        tables.append(
+            {
+                "low": low,
+                "step": (high - low) / STEPS,
+                "values": _packed(own.values(f)),
+                "slopes": _packed(own.slopes(f)),
+            }
+        )
+    return {
+        "center": scale.center,
+        "factor": float(question.factor[0]),
+        "tables": tables,
+        "units": units,
+    }
+
+
+def _of_features(model: Model) -> dict[str, Any]:
+    """Controls of the columns of X and of a separate Z, and the weights of a GPX."""
+    training = model.training
+    features = [_feature(training.X, training.X_scaling, k, 0) for k in _numbers(training.X)]
+    weights: list[dict[str, Any]] = []
+    if training.Z is not None:
+        own = training.Z.first(training.p - training.intercept)
+        scaling, d = cast("Scaling", training.Z_scaling), training.d
+        if training.z_is_x:
+            for feature in features:
+                feature["columns"] += [d + c for c in feature["columns"]]
+        else:
+            features += [_feature(own, scaling, k, d) for k in _numbers(own)]
+        weights = [
+            {
+                "name": str(column),
+                "column": d + c,
+                "scale": float(np.asarray(scaling.scale)[c]),
+            }
+            for c, column in enumerate(training.Z.columns)
+        ]
+    return {"features": features, "weights": weights}
+
+
+def _numbers(frame: Frame) -> range:
+    return range(len(frame.sources))
+
+
+def _feature(frame: Frame, scaling: Scaling, k: int, first: int) -> dict[str, Any]:
+    """One of the user's columns: where it is in points, its values and their distribution."""
+    source = frame.sources[k]
+    columns = np.flatnonzero(frame.groups == k)
+    values = frame.values[:, columns]
+    center, scale = (np.asarray(v, float)[columns] for v in (scaling.center, scaling.scale))
+    found: dict[str, Any] = {"name": str(source), "columns": (columns + first).tolist()}
+    if source in frame.levels:
+        found |= {
+            "kind": "category",
+            "levels": [str(level) for level in frame.levels[source]],
+            "points": ((np.eye(len(columns)) - center) / scale).tolist(),
+            "shares": values.mean(axis=0).tolist(),
+        }
+        return found
+    low, high = float(values.min()), float(values.max())
+    whole = bool(np.all(values == np.round(values)))
+    counts = np.histogram(values, BINS, (low, high))[0] if high > low else np.zeros(BINS)
+    found |= {
+        "kind": "number",
+        "center": float(center[0]),
+        "scale": float(scale[0]),
+        "low": low,
+        "high": high,
+        "whole": whole,
+        "bars": (counts / max(counts.max(), 1)).round(3).tolist(),
+    }
+    if source in frame.origins:
+        origin = frame.origins[source]
+        found |= {"kind": "date", "origin": str(date_after(origin, 0.0).astype("datetime64[ms]"))}
+    return found
+
+
+def _of_rows(model: Model, X: Table | None, Z: Table | None) -> dict[str, Any]:
+    """Rows to start from, and baselines, as points on the model's scale."""
+    training = model.training
+    if X is None and training.streamed:
+        labels = np.arange(len(training.X))
+        inputs = _scaled(model, training.X, training.Z)
+    else:
+        where = points(model, X, Z)
+        labels, inputs = where.index, {n: where.inputs[n] for n in ("X", "Z") if n in where.inputs}
+    kept = np.unique(np.linspace(0, len(labels) - 1, MOST_ROWS).round().astype(int))
+    rows = np.hstack([inputs[name][kept] for name in ("X", "Z") if name in inputs])
+    starts = {name: _baseline(model, name) for name in ("mean", "median")}
+    return {
+        "labels": [str(label) for label in labels[kept]],
+        "points": np.round(rows, 12).tolist(),
+        "baselines": starts,
+    }
+
+
+def _scaled(model: Model, X: Frame, Z: Frame | None) -> dict[str, np.ndarray]:
+    training = model.training
+    z = None if Z is None else cast("Scaling", training.Z_scaling).apply(Z.values)
+    return inputs_of(model, training.X_scaling.apply(X.values), z)
+
+
+def _baseline(model: Model, name: str) -> list[float]:
+    """A baseline's columns on the model's scale; those of a separate Z stay as they are."""
+    x = model.training.X_scaling.apply(read_baseline(model, name))[None]
+    if model.training.z_is_x:
+        return np.hstack([*inputs_of(model, x, None).values()])[0].tolist()
+    return x[0].tolist()
+
+
+def _packed(values: np.ndarray, kind: str = "<f8") -> str:
+    """Numbers in base64."""
+    return base64.b64encode(np.ascontiguousarray(values, kind).tobytes()).decode("ascii")
