@@ -39,6 +39,7 @@ from bayes_gpx.cli_rows import (
     warn_outside,
 )
 from bayes_gpx.cli_runs import FIT, bounds_of, fit_into, folder_for, load_from, sayer, write_blocks
+from bayes_gpx.cli_what_if import PAGE, what_if_command
 from bayes_gpx.inference.methods import METHODS, method_named
 
 if TYPE_CHECKING:
@@ -499,13 +500,14 @@ def report(
 
     The report says whether the fit can be trusted, and explains the rows of NEW, or by default
     those of the training data. If NEW contains the target, predictions are scored on it. The file
-    opens from disk and needs no network. If you interrupt the command by Ctrl-C, the sections so
-    far are kept.
+    opens from disk and needs no network. It links what_if.html beside it, a page with sliders, for
+    models that allow one. If you interrupt the command by Ctrl-C, the sections so far are kept.
 
     \b
     bayes-gpx report run/
     """
     from bayes_gpx.reporting.report import report as write
+    from bayes_gpx.reporting.what_if import refuse_what_if
     from bayes_gpx.system.files import writable
 
     say = sayer(quiet)
@@ -525,11 +527,18 @@ def report(
     say("Writing the report: some seconds to a minute ...")
     options |= {"baseline": start, "attribution": attribution, "ci_prob": ci_prob, "seed": seed}
     options["null"] = False if null == 0 else null
+    try:
+        refuse_what_if(model, idata)
+    except ValueError:
+        pass  # the report is complete without the page
+    else:
+        options["what_if"] = (out or run / REPORT).with_name(PAGE)
     path = write(model, idata, path=out or run / REPORT, **options)
     say(f"wrote {path}")
 
 
 commands.add_command(next_command)
+commands.add_command(what_if_command)
 
 
 @commands.command()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from os import PathLike
+from os.path import relpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +20,7 @@ from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.reporting.page import Page, Prose, compose, number
 from bayes_gpx.reporting.results import Findings
 from bayes_gpx.reporting.sections import CONSTRAINTS, MODELS, SECTIONS
+from bayes_gpx.reporting.what_if import refuse_what_if, what_if as write_page
 from bayes_gpx.system.files import replaced, writable
 from bayes_gpx.validation import count, one_of
 
@@ -50,6 +52,7 @@ def report(
     others: Mapping[str, tuple[Model, Draws]] | None = None,
     ci_prob: float | None = None,
     null: int | bool | None = None,
+    what_if: str | PathLike | None = None,
     cores: int | None = None,
     seed: int | None = None,
 ) -> Path:
@@ -93,6 +96,8 @@ def report(
         Replicates of the reference for relevance and interactions, see `relevance`; True for 19. By
         default only relevance has a reference, for up to 150 rows and 10 features: half a minute at
         most.
+    what_if : str or path, optional
+        Also write a page with sliders to this file, see `what_if`, and link it.
     seed : int, optional
         By default a seed is drawn at random; the report states it.
 
@@ -110,6 +115,9 @@ def report(
     model.training.refuse_outputs("report", "Fit a model of one column of y.")
     model.training.refuse_sparse("report")
     target = writable(path)
+    page_beside = None if what_if is None else writable(what_if)
+    if page_beside is not None:
+        refuse_what_if(model, idata)
     if seed is None:
         seed = secrets.randbelow(2**32)
     count("seed", seed, 0)
@@ -124,6 +132,9 @@ def report(
     options |= {"ci_prob": ci_prob, "null": null}
     options |= {"obs": obs, "y_new": y_new, "baseline": baseline, "units": units, "seed": int(seed)}
     findings = Findings(model, idata, X_new, Z_new, **options)
+    if page_beside is not None:
+        options = {"path": page_beside, "ci_prob": ci_prob, "seed": int(seed)}
+        write_page(model, idata, X_new, Z_new, **options)
     beside = [CONSTRAINTS] if model.specification.constraints is not None else []
     beside += [MODELS] if findings.others else []
     sections = [*SECTIONS[:-1], *beside, *SECTIONS[-1:]]
@@ -140,13 +151,14 @@ def report(
         for page in pages[reached:]:
             page.failed = True
             page.parts.append(Prose("The report was interrupted before this was complete.", "bad"))
-        html = _html(findings, pages).encode()
+        link = None if page_beside is None else relpath(page_beside, target.parent)
+        html = _html(findings, pages, link).encode()
         with replaced(target) as file:
             file.write(html)
     return target
 
 
-def _html(findings: Findings, pages: Sequence[Page]) -> str:
+def _html(findings: Findings, pages: Sequence[Page], link: str | None) -> str:
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("bayes_gpx.reporting"),
         autoescape=True,
@@ -158,6 +170,7 @@ def _html(findings: Findings, pages: Sequence[Page]) -> str:
     data = findings.model.training
     about = {
         "title": f"{data.y_name}: predictions, explained",
+        "link": link,
         "subtitle": f"{findings.model.specification.family} fitted to {data.n} rows of "
         f"{data.sources[0]} features",
     }

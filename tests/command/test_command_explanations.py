@@ -1,6 +1,8 @@
 """Explanations and reports by the command, which are what the verbs say."""
 
+import json
 import os
+import re
 from functools import partial
 
 import numpy as np
@@ -173,7 +175,21 @@ def test_report_writes_where_it_says(folder, capsys, monkeypatch):
     monkeypatch.setattr(report, "SECTIONS", report.SECTIONS[:1])
     assert cli.main(["report", f"{folder}/run"]) == 0
     assert f"wrote {folder}/run/report.html" in capsys.readouterr().out
-    assert report.SECTIONS[0].title in (folder / "run" / "report.html").read_text()
+    text = (folder / "run" / "report.html").read_text()
+    assert report.SECTIONS[0].title in text and '<a href="what_if.html">' in text
+    assert "What if: price" in (folder / "run" / "what_if.html").read_text()
+
+
+def test_what_if_starts_from_rows_of_a_file(folder, capsys):
+    data = pd.read_csv(folder / "data.csv")
+    data[:3].to_csv(folder / "three.csv", index=False)
+    page = folder / "page.html"
+    told = ["what-if", f"{folder}/run", f"{folder}/three.csv", "--out", str(page), "--seed", "1"]
+    assert cli.main(told) == 0
+    assert f"wrote {page}" in capsys.readouterr().out
+    text = page.read_text(encoding="utf-8")
+    shown = json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])
+    assert len(shown["points"]) == 3 and len(shown["draws"]) <= 20
 
 
 def test_a_report_scores_rows_that_have_the_target(folder, capsys, monkeypatch):
