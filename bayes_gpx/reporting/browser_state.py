@@ -1,8 +1,9 @@
 """The state of a fit that a browser computes from: f at chosen rows, at thinned draws.
 
-Each draw keeps the exact posterior of f at chosen rows R. Between them f has the prior's
-conditional distribution, given its values at R. With all training rows that is the model's
-posterior; with fewer it is an approximation, whose error is measured.
+Each draw keeps the posterior of f at chosen rows R, which may be inducing points. Between them f
+has the prior's conditional distribution, given its values at R. With all training rows, or all
+inducing points, that is the model's posterior; otherwise it is an approximation, whose error is
+measured.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ LEAST = 1e-9
 
 JITTER = 1e-10
 """Added to prior variances, relative to their mean."""
+
+INPUTS = {"U": "X", "U_Z": "Z"}
+"""Columns of inducing points, and the inputs of rows that have their place."""
 
 REACH = 8.0
 """The response is tabulated to so many sds of f around its means at the random points."""
@@ -138,7 +142,9 @@ def state_of(model: Model, idata: Draws, draws: int, rng: np.random.Generator) -
     X = training.X_scaling.apply(training.X.values[rows])
     Z = None if training.Z is None else training.Z_scaling.apply(training.Z.values[rows])
     candidates = inputs_of(model, X, Z)
-    size = min(len(X), int((LARGEST / 2 / len(hyper)) ** 0.5))
+    if model.inducing:  # f there is all that the approximation knows
+        candidates = {INPUTS[name]: U for name, U in model.inducing.items()}
+    size = min(len(candidates["X"]), int((LARGEST / 2 / len(hyper)) ** 0.5))
     chosen = _chosen(model, hyper, candidates, size)
     known = {name: values[chosen] for name, values in candidates.items()}
     shuffled = [

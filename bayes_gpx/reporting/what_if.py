@@ -108,12 +108,14 @@ def what_if(
     Notes
     -----
     For each draw the page stores the joint posterior of f at chosen training rows, and between them
-    uses the prior, given f at these rows. With all rows this is the model's posterior. A page with
-    many rows and draws would be large, so as many rows are chosen as fit into about 1.5 MB. The
-    page says how far its means and sds are from the model's at 1,000 random points; it warns where
-    a mean is off by more than 0.1 posterior sds, or an sd by more than 3%.
+    uses the prior, given f at these rows. With all rows, or all inducing points, this is the
+    model's posterior. A page with many rows and draws would be large, so as many rows are chosen as
+    fit into about 1.5 MB. Basis functions give way to the kernel that they approximate, and
+    constraints act through f at the rows. The page says how far its means and sds are from the
+    model's at 1,000 random points; it warns where a mean is off by more than 0.1 posterior sds, or
+    an sd by more than 3%.
 
-    Predictions and explanations of f are exact otherwise, up to quadrature along paths. On the
+    Explanations of f are exact otherwise, up to quadrature along paths. On the
     response scale of classes, counts and events, means are exact for normal f, and intervals are
     those of about 1,000 random functions. Counts are for an exposure of 1. Attributions of a kernel
     without derivatives are left out, and so are Shapley values of more than eight features.

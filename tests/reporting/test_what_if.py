@@ -12,6 +12,7 @@ from py_mini_racer import MiniRacer
 from scipy import special, stats
 
 import bayes_gpx as bx
+import matrix_of_calls
 from bayes_gpx.reporting.what_if import SCRIPTS
 
 BASE64 = """
@@ -317,6 +318,28 @@ def test_rows_that_stand_for_the_others_keep_the_posterior(opened, engine, rng):
     known = expected(bx.predictions(model, idata, new, num_draws=20, **QUIET), "f")
     off = np.abs(found - known) / known[:, 1:2]
     assert off[:, 0].max() < 0.1 and off[:, 1].max() < 0.03
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", matrix_of_calls.builders())
+def test_every_model_of_the_matrix_has_a_page_or_a_reason(name, opened, engine):
+    """Pages of exact models and of inducing points are the model; others state their error."""
+    model, theta = matrix_of_calls.model(name)
+    new = matrix_of_calls.new_rows(model)
+    new.pop("groups_new", None)
+    spec = model.specification
+    several = spec.classes is not None or spec.outputs is not None
+    parts = name in ("GP polynomial", "GP orthogonal", "GP of objects")
+    if several or parts or model.training.groups is not None or model.training.sparse:
+        with pytest.raises(ValueError, match="what_if|which the page cannot evaluate"):
+            opened(model, theta, new["X_new"], new.get("Z_new"))
+        return
+    opened(model, theta, new["X_new"], new.get("Z_new"))
+    basis = spec.approximation is not None and not model.inducing
+    exact = not basis and (spec.constraints is None or model.inducing)
+    found = summaries(call(engine, "model.points.map(x => predict(model, x, 'latent'))"))
+    known = expected(bx.predictions(model, theta, **new, on="latent", **QUIET), "f")
+    agree(found, known, 1e-3 if exact else 0.15)
 
 
 def test_the_page_says_what_it_cannot_show(rng, tmp_path):
