@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bayes_gpx.posteriors.base import Asked, OneDraw
 
 LARGEST = 1_000_000
-"""Most bytes of the roots of covariances, in single precision, of all draws."""
+"""Most bytes of the roots of covariances of all draws, two for each number."""
 
 CANDIDATES = 1500
 """Most training rows that rows are chosen from, at random."""
@@ -39,10 +39,10 @@ CANDIDATES = 1500
 POINTS = 1000
 """Random points at which errors are measured."""
 
-TRIED = (25, 50, 75, 100, 125, 150, 200, 300)
+TRIED = (25, 50, 75, 100, 125, 150, 175, 200, 300)
 """Numbers of rows that are tried, until the errors are `SMALL`."""
 
-SMALL = 0.02, 0.005
+SMALL = 0.03, 0.02
 """Largest errors of means, in posterior sds, and of sds, at which no more rows are tried."""
 
 LEAST = 1e-9
@@ -144,7 +144,7 @@ def state_of(model: Model, idata: Draws, draws: int, rng: np.random.Generator) -
     candidates = inputs_of(model, X, Z)
     if model.inducing:  # f there is all that the approximation knows
         candidates = {INPUTS[name]: U for name, U in model.inducing.items()}
-    size = min(len(candidates["X"]), int((LARGEST / 2 / len(hyper)) ** 0.5))
+    size = min(len(candidates["X"]), int((LARGEST / len(hyper)) ** 0.5))
     chosen = _chosen(model, hyper, candidates, size)
     known = {name: values[chosen] for name, values in candidates.items()}
     shuffled = [

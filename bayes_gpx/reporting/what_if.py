@@ -212,7 +212,7 @@ def _of_posterior(model: Model, state: State) -> dict[str, Any]:
         {
             "numbers": [values.tolist() for values in draw.numbers],
             "beta": _packed(draw.beta),
-            "factor": _packed(draw.factor[lower], "<f4"),
+            **_in_steps(draw.factor[lower]),
             "deviation": draw.deviation.tolist(),
             "noise": float(spec.observation.sd(draw.theta)) if noisy else None,
         }
@@ -357,6 +357,12 @@ def _baseline(model: Model, name: str) -> list[float]:
     if model.training.z_is_x:
         return np.hstack([*inputs_of(model, x, None).values()])[0].tolist()
     return x[0].tolist()
+
+
+def _in_steps(factor: np.ndarray) -> dict[str, Any]:
+    """A root of a covariance, of which 1 is the prior sd, in 32,767 steps: 3e-5 of its largest."""
+    step = float(np.abs(factor).max()) / np.iinfo(np.int16).max
+    return {"factor": _packed(np.round(factor / step), "<i2"), "step": step}
 
 
 def _packed(values: np.ndarray, kind: str = "<f8") -> str:

@@ -14,7 +14,11 @@ from scipy import optimize, stats
 import bayes_gpx as bx
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 
-pytestmark = [pytest.mark.slow, pytest.mark.browser]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.filterwarnings("ignore::bayes_gpx.inference.diagnostics.ConvergenceWarning"),
+]
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
@@ -95,7 +99,7 @@ def stored_posterior(data, hyper, X):
         K += data["state"]["jitter"] * variance * np.eye(m)
         L = np.linalg.cholesky(K)
         F = np.zeros((m, m))
-        F[np.tril_indices(m)] = unpacked(draw["factor"], "<f4")
+        F[np.tril_indices(m)] = draw["step"] * unpacked(draw["factor"], "<i2")
         mean, half = L @ unpacked(draw["beta"]), L @ F
         gain = np.linalg.solve(K, np.eye(m))
 
@@ -147,7 +151,6 @@ def page(tmp_path_factory):
     return model, idata, path
 
 
-@pytest.mark.filterwarnings("ignore::bayes_gpx.inference.diagnostics.ConvergenceWarning")
 def test_the_browser_computes_the_stored_posterior(page, tmp_path, rng):
     model, idata, path = page
     text = path.read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ function modelOf(data) {
     posteriorOf(state, {
       ...draw,
       beta: new Float64Array(bytes(draw.beta)),
-      factor: new Float32Array(bytes(draw.factor)),
+      factor: Float64Array.from(new Int16Array(bytes(draw.factor)), (steps) => draw.step * steps),
     }),
   );
   const response = data.response && {
