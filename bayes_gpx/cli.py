@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -28,6 +28,7 @@ from bayes_gpx.cli_arguments import (
     run_folder,
     seed,
 )
+from bayes_gpx.cli_explain import explain_command, predict_command
 from bayes_gpx.cli_next import next_command
 from bayes_gpx.cli_rows import (
     Chosen,
@@ -38,15 +39,11 @@ from bayes_gpx.cli_rows import (
     rows_to_fit,
     warn_outside,
 )
-from bayes_gpx.cli_runs import FIT, bounds_of, fit_into, folder_for, load_from, sayer, write_blocks
+from bayes_gpx.cli_runs import FIT, fit_into, folder_for, load_from, sayer
 from bayes_gpx.cli_what_if import PAGE, what_if_command
 from bayes_gpx.inference.methods import METHODS, method_named
 
-if TYPE_CHECKING:
-    pass
-
-
-REPORT, EXPLAINED, PREDICTIONS = "report.html", "explained.csv", "predictions.csv"
+REPORT = "report.html"
 INTERRUPTED = 130
 
 SAID = {
@@ -334,143 +331,6 @@ def fit(
 
 @commands.command()
 @run_folder
-@click.argument("new", type=ROWS)
-@click.option("--out", required=True, type=Place("a name for a CSV file", exists=False),
-              help="CSV file.")  # fmt: skip
-@drop_missing
-@ci_prob
-@cores_option
-@seed
-@quiet
-def predict(
-    run: Path,
-    new: Path,
-    out: Path,
-    drop_missing: bool,
-    ci_prob: float | None,
-    seed: int | None,
-    quiet: bool,
-) -> None:
-    """Predict the rows of NEW by the fit in RUN.
-
-    Writes one line for each row, with its number and, if the fit and NEW have them, its id, its
-    group and the observed target. Each of these has a mean, sd and interval:
-
-    
-    f            the function, without noise; for labels and counts on the scale of the link
-    y            a new observation of the target, with noise
-    probability  for labels, the probability of each; "predicted" is the most probable one
-    rate         for counts, their expected value
-
-    If you interrupt the command by Ctrl-C, the rows so far are kept.
-
-    
-    bayes-gpx predict run/ new.csv --out predictions.csv
-    """
-    from bayes_gpx.export.tables import predicted
-    from bayes_gpx.system.files import writable
-
-    say = sayer(quiet)
-    writable(out)
-    model, idata = load_from(run)
-    rows = rows_of(model, Roles.of(idata), new, drop_missing, say, target="carried")
-    warn_outside(model, rows)
-    blocks = predicted(model, idata, rows.X, rows.beside(), ci_prob=ci_prob, seed=seed)
-    write_blocks(((block,) for block in blocks), [out], len(rows.X), quiet, "Predicting")
-    say(f"wrote {out}: {len(rows.X)} rows; {bounds_of(ci_prob)}.")
-
-
-@commands.command()
-@run_folder
-@click.argument("new", type=ROWS)
-@baseline_option
-@attribution_option
-@click.option("--out", required=True, type=Place("a name for a CSV file", exists=False),
-              help="CSV file of explanations.")  # fmt: skip
-@click.option("--predictions", type=Place("a name for a CSV file", exists=False),
-              help=f"CSV file of predictions, a line for each row. By default {PREDICTIONS} beside "
-              f"{EXPLAINED}, and NAME_{PREDICTIONS} beside NAME.csv.")  # fmt: skip
-@drop_missing
-@ci_prob
-@cores_option
-@seed
-@quiet
-def explain(
-    run: Path,
-    new: Path,
-    baseline: str,
-    attribution: str,
-    out: Path,
-    predictions: Path | None,
-    drop_missing: bool,
-    ci_prob: float | None,
-    seed: int | None,
-    quiet: bool,
-) -> None:
-    """Explain the predictions of the rows of NEW by the fit in RUN.
-
-    Writes one line for each row and feature, with the number of the row and, if the fit and NEW
-    have them, its id, its group and the observed target. The other columns are:
-
-    
-    value            the value of the feature; the name of a category
-    weight           the weight function there; of a category that of this category (gpx only)
-    weight_deviation_sd  by which the weight of a row deviates from it (gpx only)
-    contribution     weight times the distance of the feature from its mean (gpx only)
-    offset           contributions and offset add up to f_mean in the file of predictions
-    attribution      the share of the feature in the difference from the baseline
-    prediction_mean  for labels, of the probability; for counts, of the rate
-    baseline_mean    attributions and baseline_mean add up to prediction_mean
-
-    Weights, contributions and attributions have a mean, an sd and an interval, which do not include
-    the noise of a new observation. Predictions go to a second file, as predict writes it, which has
-    the sd and the interval of f and of a new observation y apart. For labels and counts, weights,
-    contributions and offset are on the latent scale (log odds, log rate), while attributions are in
-    probability or rate and baseline_mean varies between rows by its simulation error. Both use at
-    most 250 draws of the hyperparameters, evenly spaced.
-
-    Text that a spreadsheet would take for a formula, such as a feature named =a, is written with an
-    apostrophe in front. If you interrupt the command by Ctrl-C, the rows so far are kept.
-
-    
-    bayes-gpx explain run/ new.csv --baseline mean --out explained.csv
-    """
-    from bayes_gpx.export.tables import explained
-    from bayes_gpx.system.files import writable
-
-    say = sayer(quiet)
-    if predictions is None and (out.is_file() or not out.exists()):  # and no pipe
-        named = out.resolve() if out.is_symlink() else out
-        own = "" if named.name == EXPLAINED else f"{named.stem}_"
-        predictions = named.with_name(own + PREDICTIONS)
-        if predictions.exists():
-            say(f"{predictions} will be replaced; --predictions names another file.")
-    places = [out] if predictions is None else [out, predictions]
-    if len({place.resolve() for place in places}) < len(places):
-        raise click.UsageError(f"--out and --predictions are both {out}. Pass two files.")
-    for place in places:
-        writable(place)
-    model, idata = load_from(run)
-    roles = Roles.of(idata)
-    rows = rows_of(model, roles, new, drop_missing, say, target="carried")
-    start = baseline_of(model, roles, baseline, drop_missing, say)
-    warn_outside(model, rows)
-    how: dict[str, Any] = {
-        "baseline": start,
-        "attribution": attribution,
-        "ci_prob": ci_prob,
-        "seed": seed,
-    }
-    blocks = explained(model, idata, rows.X, rows.beside(), **how)
-    write_blocks(blocks, places, len(rows.X), quiet, "Explaining")
-    features = len(model.training.X.sources)
-    say(f"wrote {out}: {len(rows.X)} rows by {features} features; {bounds_of(ci_prob)}.")
-    if predictions is not None:
-        say(f"wrote {predictions}: predictions of these rows, with and without noise.")
-
-
-@commands.command()
-@run_folder
 @click.argument("new", required=False, type=ROWS)
 @baseline_option
 @attribution_option
@@ -537,8 +397,8 @@ def report(
     say(f"wrote {path}")
 
 
-commands.add_command(next_command)
-commands.add_command(what_if_command)
+for _command in (predict_command, explain_command, next_command, what_if_command):
+    commands.add_command(_command)
 
 
 @commands.command()

@@ -17,6 +17,7 @@ from bayes_gpx.cli_arguments import (
     run_folder,
     seed,
 )
+from bayes_gpx.cli_json import json_option, written
 from bayes_gpx.cli_rows import Roles, baseline_of, rows_of, warn_outside
 from bayes_gpx.cli_runs import load_from, sayer
 
@@ -36,6 +37,7 @@ BEST = ("maximum", "minimum")
 @baseline_option
 @click.option("--out", type=Place("a name for a CSV file", exists=False),
               help="CSV file of all candidates with their scores.")  # fmt: skip
+@json_option
 @drop_missing
 @cores_option
 @seed
@@ -48,6 +50,7 @@ def next_command(
     size: int,
     baseline: str,
     out: Path | None,
+    as_json: bool,
     drop_missing: bool,
     seed: int,
     quiet: bool,
@@ -63,13 +66,15 @@ def next_command(
     score  the value of the row if it is measured first
     step   the place among the chosen rows, or nothing
 
+    With --json the command prints one JSON object in place of the lines.
+
     \b
     bayes-gpx next run/ candidates.csv --question attributions --size 5
     """
     from bayes_gpx.explain.next_rows import next_rows
     from bayes_gpx.system.files import writable
 
-    say = sayer(quiet)
+    say = sayer(quiet, err=as_json)
     if question in BEST and rows is not None:
         raise click.UsageError(f"--rows is not for --question {question}. Leave it out.")
     if out is not None:
@@ -94,7 +99,11 @@ def next_command(
         progressbar=not quiet,
         **options,
     )
-    _tell(found, read)
+    if as_json:
+        named = found.assign_coords(read.beside().coords("candidate"))
+        click.echo(written(named, model, idata))
+    else:
+        _tell(found, read)
     if out is not None:
         _write(found, read, out)
         say(f"wrote {out}: {len(read.X)} candidates.")

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,6 @@ def bounds_of(ci_prob: float | None) -> str:
     return f"lower and upper bound {interval_probability(ci_prob):.0%} intervals"
 
 
-def sayer(quiet: bool) -> Callable[[str], object]:
-    """Function that prints a line, or nothing if the command is quiet."""
-    return (lambda line: None) if quiet else click.echo
+def sayer(quiet: bool, err: bool = False) -> Callable[[str], object]:
+    """Function that prints a line, to standard error on request; nothing if it is quiet."""
+    return (lambda line: None) if quiet else partial(click.echo, err=err)

@@ -75,6 +75,16 @@ class Beside:
                 after += 1
         return frame
 
+    def coords(self, dim: str) -> dict[str, tuple]:
+        """The columns as coordinates of a result: `id`, `group`, `observed` and `filled_in`."""
+        found = {"id": self.ids, "group": self.groups, "observed": self.observed}
+        found["filled_in"] = None if self.gaps is None else gaps_in_words(self.gaps)
+        return {n: (dim, np.asarray(own)) for n, own in found.items() if own is not None}
+
+
+type Seen = Callable[[Mapping[str, xr.Dataset]], object] | None
+"""What takes the results of each block, by name, besides their table."""
+
 
 def predicted(
     model: Model,
@@ -84,6 +94,7 @@ def predicted(
     *,
     ci_prob: float | None = None,
     seed: int | None,
+    seen: Seen = None,
 ) -> Iterator[Any]:
     """Yield blocks of predictions, one line for each row."""
     # Columns are row, the columns of `Beside`, and each of the following with _mean, _sd, _lower
@@ -91,6 +102,8 @@ def predicted(
     # but the first of two; rate and y for counts. `predicted` is the most probable class.
     prob = interval_probability(ci_prob)
     for _, _, found, own in _blocks(model, idata, X, beside, prob, seed):
+        if seen is not None:
+            seen({"prediction": found})
         yield _predictions_table(model, found, own, prob)
 
 
@@ -104,6 +117,7 @@ def explained(
     attribution: str = "integrated_gradients",
     ci_prob: float | None = None,
     seed: int | None,
+    seen: Seen = None,
 ) -> Iterator[tuple[Any, Any]]:
     """Yield blocks of explanations, a line for each row and feature, and of predictions."""
     # Explanations have the columns row, the columns of `Beside`, feature (and class), value; for a
@@ -126,6 +140,8 @@ def explained(
         if "weight" in found:
             own_sd = deviations.broadcast_like(found["weight"]["weight_mean"])
             found["weight"] = found["weight"].assign(weight_deviation_sd=own_sd)
+        if seen is not None:
+            seen({"prediction": made, **found})
         if "level" in shares.coords and "weight" in found:
             found["weight"] = _of_own_levels(found["weight"], shares["level"])
         named: dict[str, Any] = {}

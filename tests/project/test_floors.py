@@ -63,6 +63,8 @@ demo
 cli_arguments
 cli_rows
 cli_runs
+cli_json
+cli_explain
 cli_next
 cli_what_if
 cli

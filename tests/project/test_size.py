@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 426_000, "code lines": 38_830, "files": 295}
+LIMITS = {"tokens": 460_000, "code lines": 42_000, "files": 330}
 
 LAYOUT = {
     tokenize.COMMENT,
