@@ -52,7 +52,7 @@ def predict_command(
     Writes one line for each row, with its number and, if the fit and NEW have them, its id, its
     group and the observed target. Each of these has a mean, sd and interval:
 
-    
+    \b
     f            the function, without noise; for labels and counts on the scale of the link
     y            a new observation of the target, with noise
     probability  for labels, the probability of each; "predicted" is the most probable one
@@ -61,7 +61,7 @@ def predict_command(
     If you interrupt the command by Ctrl-C, the rows so far are kept. With --json the command prints
     the same numbers as one JSON object, for programs and auditors, and needs no --out.
 
-    
+    \b
     bayes-gpx predict run/ new.csv --out predictions.csv
     bayes-gpx predict run/ new.csv --json > predictions.json
     """
@@ -74,7 +74,7 @@ def predict_command(
         writable(out)
     model, idata = load_from(run)
     rows = rows_of(model, Roles.of(idata), new, drop_missing, say, target="carried")
-    warn_outside(model, rows)
+    outside = warn_outside(model, rows)
     results = Results()
     options: dict[str, Any] = {"ci_prob": ci_prob, "seed": seed}
     options["seen"] = results.add if as_json else None
@@ -84,7 +84,7 @@ def predict_command(
     if out is not None:
         say(f"wrote {out}: {len(rows.X)} rows; {bounds_of(ci_prob)}.")
     if as_json:
-        (found,) = results.joined(rows.beside())
+        (found,) = results.joined(rows.beside(), seed, outside)
         click.echo(written(found, model, idata))
 
 
@@ -122,7 +122,7 @@ def explain_command(
     Writes one line for each row and feature, with the number of the row and, if the fit and NEW
     have them, its id, its group and the observed target. The other columns are:
 
-    
+    \b
     value            the value of the feature; the name of a category
     weight           the weight function there; of a category that of this category (gpx only)
     weight_deviation_sd  by which the weight of a row deviates from it (gpx only)
@@ -145,7 +145,7 @@ def explain_command(
     With --json the command prints a list of JSON objects and needs no --out: predictions,
     attributions and, for a gpx, weights and contributions.
 
-    
+    \b
     bayes-gpx explain run/ new.csv --baseline mean --out explained.csv
     bayes-gpx explain run/ new.csv --json > explained.json
     """
@@ -171,7 +171,7 @@ def explain_command(
     roles = Roles.of(idata)
     rows = rows_of(model, roles, new, drop_missing, say, target="carried")
     start = baseline_of(model, roles, baseline, drop_missing, say)
-    warn_outside(model, rows)
+    outside = warn_outside(model, rows)
     how: dict[str, Any] = {
         "baseline": start,
         "attribution": attribution,
@@ -188,5 +188,5 @@ def explain_command(
     if predictions is not None:
         say(f"wrote {predictions}: predictions of these rows, with and without noise.")
     if as_json:
-        each = results.joined(rows.beside())
+        each = results.joined(rows.beside(), seed, outside)
         click.echo(as_list([written(found, model, idata) for found in each]))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bayes_gpx.system.warning import ExtrapolationWarning
+
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -36,16 +38,26 @@ class Results:
             kept = summarized(result, interval_probability(None, result))
             self._each.setdefault(name, []).append(kept)
 
-    def joined(self, beside: Beside) -> list[xr.Dataset]:
+    def joined(self, beside: Beside, seed: int | None, outside: str | None) -> list[xr.Dataset]:
         """Each result for all rows, with the columns beside them as coordinates."""
+        # The seed of a block comes from `seed`. A block tells which of its own rows are outside of
+        # the training data, and `outside` which of all rows.
+        import numpy as np
         import xarray as xr
 
+        told = [] if outside is None else [f"{ExtrapolationWarning.__name__}: {outside}"]
         how: dict[str, Any] = {"data_vars": "minimal", "coords": "minimal"}
         how |= {"compat": "override", "join": "override", "combine_attrs": "override"}
-        return [
-            xr.concat(blocks, "obs", **how).assign_coords(beside.coords("obs"))
-            for blocks in self._each.values()
-        ]
+        found = []
+        for blocks in self._each.values():
+            texts = [text for b in blocks for text in np.atleast_1d(b.attrs.pop("warnings", []))]
+            own = [text for text in texts if not text.startswith(ExtrapolationWarning.__name__)]
+            whole = xr.concat(blocks, "obs", **how).assign_coords(beside.coords("obs"))
+            known = {"seed": seed, "warnings": list(dict.fromkeys(told + own))}
+            found.append(
+                whole.assign_attrs({k: v for k, v in known.items() if v not in (None, [])})
+            )
+        return found
 
 
 def written(result: xr.Dataset, model: Model, idata: Any) -> str:

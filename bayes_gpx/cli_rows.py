@@ -160,14 +160,15 @@ def _filled(
     return imputation.filled(X), gaps
 
 
-def warn_outside(model: Model, rows: Read) -> None:
-    """Warn if some rows lie outside of the training data, instead of each verb by itself."""
+def warn_outside(model: Model, rows: Read) -> str | None:
+    """Warn if some rows lie outside of the training data, once for all functions; return it."""
     from bayes_gpx.draws.points import points, rows_outside
 
     told = rows_outside(model, points(model, rows.X, groups_new=rows.groups))
     if told is not None:
         warn(told, ExtrapolationWarning)
     warnings.simplefilter("ignore", ExtrapolationWarning)
+    return told
 
 
 def baseline_of(

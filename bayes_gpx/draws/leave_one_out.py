@@ -13,6 +13,7 @@ from bayes_gpx.aliases import Draws, Labels
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
+from bayes_gpx.draws.naming import recorded
 from bayes_gpx.draws.points import Points, refuse_outside, rows_labelled, rows_numbered
 from bayes_gpx.draws.scales import symbols_of_normal
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
@@ -34,6 +35,7 @@ def _left_out(draw: OneDraw) -> list:
     return [found.evidence, found.terms]
 
 
+@recorded
 @on_cores
 def log_likelihood(
     model: ModelLike,

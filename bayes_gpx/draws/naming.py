@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ import xarray as xr
 
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.protocols import ModelLike
+from bayes_gpx.system.warning import collected
 
 if TYPE_CHECKING:
     from bayes_gpx.data.features import Frame
@@ -30,6 +32,21 @@ def origin(model: ModelLike) -> dict[str, Any]:
     }
     weight = model.training.weight
     return found if weight is None else found | {"weight": weight, "scale": "latent"}
+
+
+def recorded[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
+    """Let results name the seed of their call, and the warnings that it gave, in attrs."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
+        with collected() as texts:
+            found = function(*args, **kwargs)
+        seed: Any = kwargs.get("seed")
+        known = {} if seed is None else {"seed": int(seed)}
+        told = {"warnings": list(dict.fromkeys(texts))} if texts else {}
+        return found.assign_attrs(known | told)
+
+    return call
 
 
 def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
-from bayes_gpx.draws.naming import coded, origin, values_by_source
+from bayes_gpx.draws.naming import coded, origin, recorded, values_by_source
 from bayes_gpx.draws.points import Points, from_baseline
 from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import by_draws, or_else
@@ -52,6 +52,7 @@ class CompletenessWarning(UserWarning):
     """Attributions do not add up to the difference f(x) - f(baseline)."""
 
 
+@recorded
 @documented
 @of_views
 @on_cores

@@ -18,7 +18,7 @@ from bayes_gpx.draws.averages import By, by_rows
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.draws.naming import origin
+from bayes_gpx.draws.naming import origin, recorded
 from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside, rows_outside
 from bayes_gpx.draws.questions import Axis, responds
 from bayes_gpx.draws.random_functions import or_else, values_at
@@ -39,6 +39,7 @@ type End = tuple[str, np.ndarray]
 """A value of a variable, as text and as what X's columns hold."""
 
 
+@recorded
 @documented
 @of_views
 @on_cores

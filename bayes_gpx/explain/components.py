@@ -14,6 +14,7 @@ import xarray as xr
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.evaluate import evaluate
+from bayes_gpx.draws.naming import recorded
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.explain.answered import answered, documented
 from bayes_gpx.kernels.additive import ElementarySymmetric
@@ -40,6 +41,7 @@ MOST_COMPONENTS = 500
 """Largest number of components with a joint covariance at every row."""
 
 
+@recorded
 @documented
 @on_cores
 def components(

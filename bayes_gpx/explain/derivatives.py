@@ -14,6 +14,7 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
+from bayes_gpx.draws.naming import recorded
 from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import by_draws, or_else
 from bayes_gpx.draws.scales import Response
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@recorded
 @documented
 @of_views
 @on_cores

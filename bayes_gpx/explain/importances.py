@@ -13,7 +13,7 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
-from bayes_gpx.draws.naming import origin
+from bayes_gpx.draws.naming import origin, recorded
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.random_functions import answer, draw_functions, or_else, values
@@ -46,6 +46,7 @@ SOBOL_SAMPLES = 4
 """Pairs of samples, each scrambled by itself: how far they disagree is the Monte Carlo error."""
 
 
+@recorded
 @on_cores
 def importances(
     model: Model,

@@ -20,7 +20,7 @@ from bayes_gpx.draws.hyperparameter_draws import (
     hyperparameter_draws,
     refuse_swapped,
 )
-from bayes_gpx.draws.naming import origin
+from bayes_gpx.draws.naming import origin, recorded
 from bayes_gpx.draws.points import Points, from_baseline, points, points_to_explain
 from bayes_gpx.explain.answered import documented, has_outputs, weighed
 from bayes_gpx.explain.attributions import named
@@ -41,6 +41,7 @@ LEAST_VARIANCE = 1e-12
 """Variance, relative to the largest, of a quantity that counts as known."""
 
 
+@recorded
 @documented
 @on_cores
 def next_rows(

@@ -16,7 +16,7 @@ from bayes_gpx.draws.evaluate import LARGEST_JOINT, evaluate, row_means
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.level_moves import at_levels
-from bayes_gpx.draws.naming import origin
+from bayes_gpx.draws.naming import origin, recorded
 from bayes_gpx.draws.points import Points, at_other_x, points
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.random_functions import Functions, draw_functions, or_else, values
@@ -43,6 +43,7 @@ FEW_VALUES = 10
 """Most values of a column of numbers that are its places, if each stands for two rows or more."""
 
 
+@recorded
 @on_cores
 def partial_dependence(
     model: Model,

@@ -15,6 +15,7 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
+from bayes_gpx.draws.naming import recorded
 from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.answered import answered, documented, of_views
@@ -34,6 +35,7 @@ MOST_NAMED = 3
 """Most rows that a warning names."""
 
 
+@recorded
 @documented
 @of_views
 @on_cores

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
+from bayes_gpx.draws.naming import recorded
 from bayes_gpx.draws.points import points
 from bayes_gpx.explain.answered import has_outputs, of_each_output
 from bayes_gpx.explain.null import by_permutation, by_simulation, replicates
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@recorded
 @on_cores
 def relevance(
     model: Model,
@@ -209,6 +211,7 @@ def relevance(
     return found.assign_attrs(attrs)
 
 
+@recorded
 @on_cores
 def interactions(
     model: Model,

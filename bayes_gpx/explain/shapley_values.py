@@ -15,6 +15,7 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.evaluate import evaluate
+from bayes_gpx.draws.naming import recorded
 from bayes_gpx.draws.questions import ShapleyOperator, is_nonlinear
 from bayes_gpx.draws.random_functions import by_draws, or_else
 from bayes_gpx.draws.scales import Latent, Response, log_variance
@@ -38,6 +39,7 @@ MOST_POINTS = 8192
 """Most points of f for the coalitions of one row."""
 
 
+@recorded
 @documented
 @of_views
 @on_cores

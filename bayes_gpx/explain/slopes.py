@@ -15,6 +15,7 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By, by_rows
 from bayes_gpx.draws.evaluate import LARGEST_JOINT, evaluate
 from bayes_gpx.draws.intervals import BOUNDS, interval_of, interval_probability
+from bayes_gpx.draws.naming import recorded
 from bayes_gpx.draws.points import Points, at_other_x, points, points_to_explain, read_baseline
 from bayes_gpx.explain.answered import Of, chosen, documented, has_outputs, of_each_output, of_views
 from bayes_gpx.explain.derivatives import numbers_among, slopes_of_f
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@recorded
 @documented
 @of_views
 @on_cores
@@ -214,6 +216,7 @@ def _averages(
     return each[list(known)].rename(known).transpose(*order, missing_dims="ignore")
 
 
+@recorded
 @documented
 @on_cores
 def path_slopes(

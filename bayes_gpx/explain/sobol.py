@@ -11,7 +11,7 @@ import xarray as xr
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.naming import origin
+from bayes_gpx.draws.naming import origin, recorded
 from bayes_gpx.draws.points import refuse_classes
 from bayes_gpx.explain.components import components_of, orthogonal_kernel
 from bayes_gpx.kernels.summands import REMAINDER
@@ -35,6 +35,7 @@ class _Variances:
         return component_variances(cast("Posterior | LowRank", posterior), self.order)
 
 
+@recorded
 @on_cores
 def sobol_indices(
     model: Model,

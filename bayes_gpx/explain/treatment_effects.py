@@ -17,7 +17,7 @@ from bayes_gpx.draws.each_draw import each_draw, rows_within
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.draws.naming import origin
+from bayes_gpx.draws.naming import origin, recorded
 from bayes_gpx.draws.points import at_other_x
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.random_functions import or_else, values_at
@@ -55,6 +55,7 @@ ASSUMPTIONS = (
 """What every effect assumes, in words."""
 
 
+@recorded
 @documented
 @on_cores
 def treatment_effects(

@@ -16,6 +16,7 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
+from bayes_gpx.draws.naming import recorded
 from bayes_gpx.explain.answered import answered, documented
 from bayes_gpx.explain.entries import of_entries
 from bayes_gpx.numerics.threads import on_cores
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
 
 
+@recorded
 @documented
 @on_cores
 def weights(
@@ -150,6 +152,7 @@ def deviation_sds(model: Model, idata: Draws, num_draws: int | None = None) -> x
     return xr.DataArray(sds, {"feature": list(training.Z.columns)}, ["feature"])
 
 
+@recorded
 @documented
 @on_cores
 def contributions(

@@ -66,8 +66,10 @@ def to_json(result: xr.Dataset, *, model: Model | None = None, idata: Draws | No
         `model`           structure, priors, number of rows; or null
         `convergence`     method, draws and diagnostics of the fit; or null
         `cautions`        sentences that readers should know; null without `model`
+        `completeness`    largest error of the sum of the parts, and largest sum; or null
+        `warnings`        warnings that the call gave
         `versions`        of Python and the packages
-        `seed`            seed of the fit, or null
+        `seed`            seeds of the fit and of the call, null where none was given
         `digests`         SHA-256 of the model and of the training data, or null
         ================  =====================================================================
 
@@ -99,7 +101,8 @@ def to_json(result: xr.Dataset, *, model: Model | None = None, idata: Draws | No
     quantities = quantities_of(result)
     intervals = intervals_of(result, quantities)
     fit = None if model is None or idata is None else Fit(model, idata)
-    seed = fit.idata.attrs.get("seed") if fit is not None and fit.fitted else None
+    of_fit = fit.idata.attrs.get("seed") if fit is not None and fit.fitted else None
+    seeds = {"fit": of_fit, "call": result.attrs.get("seed")}
     own = {name: result.attrs[name] for name in ("bayes_gpx", "pymc") if name in result.attrs}
     said = {
         "version": VERSION,
@@ -112,8 +115,10 @@ def to_json(result: xr.Dataset, *, model: Model | None = None, idata: Draws | No
         "model": None if model is None else _model(model),
         "convergence": None if fit is None else _convergence(fit),
         "cautions": None if model is None else _cautions(model, fit, result),
+        "completeness": _completeness(result),
+        "warnings": np.atleast_1d(result.attrs.get("warnings", [])).tolist(),
         "versions": versions() | own,
-        "seed": None if seed is None else int(seed),
+        "seed": {name: None if seed is None else int(seed) for name, seed in seeds.items()},
         "digests": None if model is None else _digests(model),
     }
     return json.dumps(said, indent=1, allow_nan=False)
@@ -209,6 +214,15 @@ def _baseline(result: xr.Dataset) -> dict[str, Any] | None:
     return {"name": name, "values": dict(zip(labels, _plain(moved.values), strict=True))}
 
 
+def _completeness(result: xr.Dataset) -> dict[str, float | None] | None:
+    """The largest error of a sum of attributions or components, and the largest sum."""
+    if "completeness_residual" not in result:
+        return None
+    whole = "difference_mean" if "difference_mean" in result else "f_mean"
+    sizes = {"largest_error": "completeness_residual", "largest_sum": whole}
+    return {said: _plain(float(np.abs(result[name]).max())) for said, name in sizes.items()}
+
+
 def _model(model: Model) -> dict[str, Any]:
     names = ("name", "dims", "prior")
     return {
@@ -229,6 +243,7 @@ def _convergence(fit: Fit) -> dict[str, Any]:
         "state": None if found is None else found.convergence,
         "summary": None if found is None else found.summary,
         **{name: None if found is None else _plain(getattr(found, name)) for name in numbers},
+        "pareto_k": _plain(fit.idata.attrs.get("khat") if fit.gives == "weighted" else None),
     }
 
 

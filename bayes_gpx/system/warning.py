@@ -1,9 +1,14 @@
 """Warnings that name the user's line, not a line of the package."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 PACKAGE = str(Path(__file__).parents[1])
+
+_COLLECTED: ContextVar[tuple[list[str], ...]] = ContextVar("_COLLECTED", default=())
 
 
 class ExtrapolationWarning(UserWarning):
@@ -37,4 +42,18 @@ def warn(
     message: str, category: type[Warning] = UserWarning, *, through: tuple[str, ...] = ()
 ) -> None:
     """Warn at the caller of this package, or of the packages in the folders `through`."""
+    for texts in _COLLECTED.get():
+        texts.append(f"{category.__name__}: {message}")
     warnings.warn(message, category, stacklevel=2, skip_file_prefixes=(PACKAGE, *through))
+
+
+@contextmanager
+def collected() -> Iterator[list[str]]:
+    """Collect the warnings that this package gives within the context, even if filtered out."""
+    # Those of other threads and processes are not collected.
+    texts: list[str] = []
+    token = _COLLECTED.set((*_COLLECTED.get(), texts))
+    try:
+        yield texts
+    finally:
+        _COLLECTED.reset(token)

@@ -81,7 +81,10 @@ def test_predictions_are_those_of_the_table(fitted, printed, tmp_path, monkeypat
     for quantity in ("f", "y"):
         columns(again, quantity, table)
     assert said["intervals"]["probability"] == 0.8
-    assert said["seed"] == 11 and said["convergence"]["method"] == "laplace"
+    assert said["seed"] == {"fit": 11, "call": 0} and said["warnings"] == []
+    _, idata = bx.load(folder / "run" / "fit.nc")
+    assert said["convergence"]["method"] == "laplace"
+    assert said["convergence"]["pareto_k"] == idata.attrs["khat"]
     assert "Filled in 1 missing value" in messages and "wrote" in messages
 
 
@@ -132,6 +135,18 @@ def test_next_rows_are_those_of_the_printed_lines(fitted, printed, capsys, tmp_p
         assert line == f"{k}. row {row} (v{row - 1}): score {score:.3g}"
     assert again["id"].sel(candidate=1).item() == "v0"
     assert f"{again['sd_before'].values.mean():.3g} today" in sds
+
+
+def test_rows_outside_the_data_are_told_once_for_all_blocks(fitted, printed, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "CHUNK", 2)
+    folder, new = fitted
+    new.assign(**{"dose, mg": [90.0, 0.0, 80.0]}).to_csv(tmp_path / "far.csv", index=False)
+    found, messages = printed("predict", folder / "run", tmp_path / "far.csv", "--seed", "3")
+    (told,) = found["predictions"]["warnings"]
+    kind, _, text = told.partition(": ")
+    assert kind == "ExtrapolationWarning" and "dose, mg in 2, as far as 90" in text
+    assert messages.count("Warning") == 1
+    assert found["predictions"]["seed"]["call"] == 3
 
 
 @pytest.mark.parametrize("command", ["predict", "explain"])

@@ -1,6 +1,7 @@
 """JSON that others can check: every number of a result, and the facts that an auditor asks for."""
 
 import json
+import warnings
 from importlib.resources import files
 
 import jsonschema
@@ -13,7 +14,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 import bayes_gpx as bx
 import matrix_of_calls
 from bayes_gpx import explain
-from bayes_gpx.system.digests import digest
 
 QUIET = {"progressbar": False}
 THETA = {"lengthscale": [0.9, 1.7], "amplitude": 0.8, "sigma": 0.4}
@@ -81,7 +81,8 @@ def called(function):
     if function == "next_rows":
         built, theta = matrix_of_calls.model("GP expquad")
         X = matrix_of_calls.new_rows(built)["X_new"]
-        return bx.next_rows(built, theta, X, question="attributions", **QUIET), built, theta
+        found = bx.next_rows(built, theta, X, question="attributions", seed=1, **QUIET)
+        return found, built, theta
     name, options = CALLS[function]
     built, theta = matrix_of_calls.model(name)
     rows = {} if function in OF_ROWS else matrix_of_calls.new_rows(built)
@@ -224,56 +225,49 @@ def audited():
     return read(bx.to_json(found, model=model, idata=idata)), model, idata, found, X
 
 
-def test_an_auditor_finds_the_answers_in_the_text(audited):
-    said, model, idata, found, X = audited
-    numbers, convergence = said["numbers"], said["convergence"]
-    answers = {
-        "Which function?": said["function"],
-        "What is estimated?": said["estimands"]["attribution"],
-        "In which unit?": said["units"]["attribution"],
-        "Which rows?": numbers["coords"]["obs"]["data"],
-        "Which features?": numbers["coords"]["feature"]["data"],
-        "Which values did they have?": numbers["data_vars"]["value"]["data"],
-        "Which baseline?": said["baseline"]["name"],
-        "Where is it?": said["baseline"]["values"]["age"],
-        "How certain?": said["intervals"]["probability"],
-        "Which kind of interval?": said["intervals"]["kinds"]["attribution"],
-        "Which likelihood?": said["model"]["structure"]["Likelihood"],
-        "Which kernel?": said["model"]["structure"]["Kernel"],
-        "Of which response?": said["model"]["response"],
-        "How many rows to learn from?": said["model"]["rows"],
-        "Which prior?": {h["name"]: h["prior"] for h in said["model"]["hyperparameters"]}["sigma"],
-        "How was it fitted?": convergence["method"],
-        "How many draws?": convergence["draws"],
-        "Did it converge?": convergence["state"],
-        "Which version?": said["versions"]["bayes_gpx"],
-        "Which seed?": said["seed"],
-        "Which model exactly?": said["digests"]["model"],
-    }
-    assert answers == {
-        "Which function?": "attributions",
-        "What is estimated?": "the attribution of f(x) - f(baseline) to each feature by integrated "
-        "gradients",
-        "In which unit?": "pressure",
-        "Which rows?": ["p", "q"],
-        "Which features?": ["dose", "age"],
-        "Which values did they have?": [[0.1, 0.2], [0.5, 40.0]],
-        "Which baseline?": "median",
-        "Where is it?": X["age"].median(),
-        "How certain?": 0.8,
-        "Which kind of interval?": "equal-tailed credible interval",
-        "Which likelihood?": "normal",
-        "Which kernel?": "expquad",
-        "Of which response?": "pressure",
-        "How many rows to learn from?": 20,
-        "Which prior?": "fixed at 0.1",
-        "How was it fitted?": "nuts",
-        "How many draws?": 40,
-        "Did it converge?": idata.attrs["convergence"],
-        "Which version?": found.attrs["bayes_gpx"],
-        "Which seed?": 7,
-        "Which model exactly?": digest(model.signature),
-    }
+def test_the_text_names_seeds_and_warnings(result):
+    """Of every function with a seed; `ranking` keeps those of its Dataset."""
+    function, found, built, theta = result
+    said = read(bx.to_json(found, model=built, idata=theta))
+    given = {"next_rows": 1, "ranking": None}.get(
+        function, CALLS.get(function, [0, {}])[1].get("seed")
+    )
+    assert said["seed"] == {"fit": None, "call": given}
+    assert said["warnings"] == [] and "warnings" not in found.attrs
+
+
+def test_warnings_of_a_call_stay_with_its_result(audited, tmp_path):
+    said, *_, found, _ = audited
+    (text,) = said["warnings"]
+    assert text.startswith("ExtrapolationWarning: ") and "as far as 40" in text
+    assert said["seed"] == {"fit": 7, "call": 1}
+    found.to_netcdf(tmp_path / "found.nc")
+    with xr.open_dataset(tmp_path / "found.nc") as again:
+        assert read(bx.to_json(again))["warnings"] == [text]
+
+
+def test_warnings_are_kept_if_the_user_filters_them():
+    built, theta = matrix_of_calls.model("GP expquad")
+    X = matrix_of_calls.new_rows(built)["X_new"] + 100.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", bx.ExtrapolationWarning)
+        found = bx.slopes(built, theta, X, draws=5, **QUIET)
+        near = bx.slopes(built, theta, X - 100.0, draws=5, **QUIET)
+    assert len(found.attrs["warnings"]) == 1  # not that of the derivatives within
+    assert "warnings" not in near.attrs and "seed" not in near.attrs
+
+
+def test_completeness_is_the_largest_error_of_a_sum():
+    found = xr.Dataset(
+        {
+            "attribution_mean": (("obs", "feature"), [[1.0, 2.0], [-3.0, -5.0]]),
+            "difference_mean": ("obs", [3.0, -8.5]),
+            "completeness_residual": ("obs", [0.0, 0.5]),
+        }
+    )
+    said = read(bx.to_json(found))
+    assert said["completeness"] == {"largest_error": 0.5, "largest_sum": 8.5}
+    assert read(bx.to_json(found.drop_vars("completeness_residual")))["completeness"] is None
 
 
 def test_cautions_tell_of_chains_and_of_rows_outside_the_data(audited):
@@ -283,7 +277,7 @@ def test_cautions_tell_of_chains_and_of_rows_outside_the_data(audited):
 
 
 def test_the_digest_changes_with_a_single_response(audited):
-    said, model, *_, found, X = audited
+    said, _, _, found, X = audited
     y = np.sin(X["dose"]).rename("pressure")
     same = read(bx.to_json(found, model=bx.GP(X, y, priors={"sigma": 0.1})))["digests"]
     assert same == said["digests"]
