@@ -96,15 +96,20 @@ def to_json(result: xr.Dataset, *, model: Model | None = None, idata: Draws | No
     """
     if idata is not None and model is None:
         raise ValueError("idata was given without model. Pass both, or only the model.")
+    fit = None if model is None or idata is None else Fit(model, idata)
+    return json.dumps(document(result, model, fit), indent=1, allow_nan=False)
+
+
+def document(result: xr.Dataset, model: Model | None, fit: Fit | None) -> dict[str, Any]:
+    """The content of `to_json`."""
     prob = interval_probability(None, result)
     function, result = function_of(result), summarized(result, prob)
     quantities = quantities_of(result)
     intervals = intervals_of(result, quantities)
-    fit = None if model is None or idata is None else Fit(model, idata)
     of_fit = fit.idata.attrs.get("seed") if fit is not None and fit.fitted else None
     seeds = {"fit": of_fit, "call": result.attrs.get("seed")}
     own = {name: result.attrs[name] for name in ("bayes_gpx", "pymc") if name in result.attrs}
-    said = {
+    return {
         "version": VERSION,
         "function": function,
         "estimands": {name: estimand(result, name) for name in quantities},
@@ -121,7 +126,6 @@ def to_json(result: xr.Dataset, *, model: Model | None = None, idata: Draws | No
         "seed": {name: None if seed is None else int(seed) for name, seed in seeds.items()},
         "digests": None if model is None else _digests(model),
     }
-    return json.dumps(said, indent=1, allow_nan=False)
 
 
 def from_json(text: str) -> xr.Dataset:
@@ -168,7 +172,7 @@ def _numbers(result: xr.Dataset) -> dict[str, Any]:
         "dims": {str(dim): size for dim, size in result.sizes.items()},
         "coords": {str(name): _variable(v) for name, v in result.coords.items()},
         "data_vars": {str(name): _variable(v) for name, v in result.items()},
-        "attrs": _plain(dict(result.attrs)),
+        "attrs": plain(dict(result.attrs)),
     }
 
 
@@ -179,21 +183,21 @@ def _variable(array: xr.DataArray) -> dict[str, Any]:
     return {
         "dims": [str(dim) for dim in array.dims],
         "dtype": str(values.dtype.newbyteorder("=")),
-        "attrs": _plain(dict(array.attrs)),
-        "data": _plain(values),
+        "attrs": plain(dict(array.attrs)),
+        "data": plain(values),
     }
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A value as JSON has it; null for numbers that are not finite, and text for other objects."""
     if isinstance(value, dict):
-        return {str(name): _plain(own) for name, own in value.items()}
+        return {str(name): plain(own) for name, own in value.items()}
     if isinstance(value, np.ndarray) and value.dtype.kind == "M":
         value = np.where(np.isnat(value), cast(Any, None), np.datetime_as_string(value))
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, list | tuple):
-        return [_plain(own) for own in value]
+        return [plain(own) for own in value]
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)
@@ -205,13 +209,13 @@ def _baseline(result: xr.Dataset) -> dict[str, Any] | None:
     if name is None:
         return None
     if name == "named":
-        name = _plain(result["baseline"].values)
+        name = plain(result["baseline"].values)
     values = result.get("baseline_value", result.get("baseline"))
     if values is None or "feature" not in values.dims:
         return {"name": name, "values": None}
     moved = values.transpose("feature", ...)
     labels = map(str, moved["feature"].values)
-    return {"name": name, "values": dict(zip(labels, _plain(moved.values), strict=True))}
+    return {"name": name, "values": dict(zip(labels, plain(moved.values), strict=True))}
 
 
 def _completeness(result: xr.Dataset) -> dict[str, float | None] | None:
@@ -220,7 +224,7 @@ def _completeness(result: xr.Dataset) -> dict[str, float | None] | None:
         return None
     whole = "difference_mean" if "difference_mean" in result else "f_mean"
     sizes = {"largest_error": "completeness_residual", "largest_sum": whole}
-    return {said: _plain(float(np.abs(result[name]).max())) for said, name in sizes.items()}
+    return {said: plain(float(np.abs(result[name]).max())) for said, name in sizes.items()}
 
 
 def _model(model: Model) -> dict[str, Any]:
@@ -242,8 +246,8 @@ def _convergence(fit: Fit) -> dict[str, Any]:
         "draws": len(fit.hyper.chain) * len(fit.hyper.draw),
         "state": None if found is None else found.convergence,
         "summary": None if found is None else found.summary,
-        **{name: None if found is None else _plain(getattr(found, name)) for name in numbers},
-        "pareto_k": _plain(fit.idata.attrs.get("khat") if fit.gives == "weighted" else None),
+        **{name: None if found is None else plain(getattr(found, name)) for name in numbers},
+        "pareto_k": plain(fit.idata.attrs.get("khat") if fit.gives == "weighted" else None),
     }
 
 

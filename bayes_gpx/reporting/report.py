@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from os import PathLike
@@ -17,6 +18,7 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.export.tables import ATTRIBUTION_METHODS
 from bayes_gpx.numerics.threads import on_cores
+from bayes_gpx.reporting.json_form import document, plain
 from bayes_gpx.reporting.page import Page, Prose, compose, number
 from bayes_gpx.reporting.results import Findings
 from bayes_gpx.reporting.sections import CONSTRAINTS, MODELS, SECTIONS
@@ -58,7 +60,9 @@ def report(
 ) -> Path:
     """Write an HTML report of a fit: diagnostics, scores and explanations.
 
-    Figures are embedded, and the file loads nothing when it is opened. A section that fails
+    Figures are embedded, and the file loads nothing when it is opened. The script element with the
+    id "results" contains the numbers of its sentences as JSON: ``results`` in the form of
+    `to_json`, and ``facts`` that no result has. A section that fails
     contains the error, and the others are unaffected. If the report is interrupted, the file
     contains the sections that were finished.
 
@@ -174,4 +178,13 @@ def _html(findings: Findings, pages: Sequence[Page], link: str | None) -> str:
         "subtitle": f"{findings.model.specification.family} fitted to {data.n} rows of "
         f"{data.sources[0]} features",
     }
+    about["results"] = _json(findings)
     return environment.get_template("report.html.j2").render(pages=pages, **about)
+
+
+def _json(findings: Findings) -> str:
+    """The numbers of all sentences, as JSON that a script element can hold."""
+    results = findings.results().items()
+    said = {name: document(found, findings.model, findings) for name, found in results}
+    text = json.dumps({"results": said, "facts": plain(findings.facts)}, allow_nan=False)
+    return text.replace("<", "\\u003c")

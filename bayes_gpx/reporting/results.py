@@ -69,6 +69,11 @@ MOST_PAIRED = 12
 """Most features with all pairs; beyond, the pairs of the more relevant half are used."""
 
 
+STATED = "left_out held_out predicted predicted_chosen attributed contributed_chosen sloped".split()
+STATED += ["compared_levels", "ranked", "ranked_pairs", "averaged"]
+"""Results that sentences state; the file of a report contains them as JSON."""
+
+
 QUICK_NULL = 150, 10
 """Rows and features up to which the reference for relevance takes half a minute at most."""
 
@@ -110,6 +115,7 @@ class Findings(Fit):
             self._refuse_unlike()
         self.prob = interval_probability(ci_prob)
         self._null = null
+        self.facts: dict[str, Any] = {}  # numbers of sentences that no result has
         self.where = points(model, **self._samples)
         read_baseline(model, baseline)
         self._y_given = y_new
@@ -144,6 +150,22 @@ class Findings(Fit):
                     f"Pass the same kind of model of the same columns, {own}, because explanations "
                     "must have the same features."
                 )
+
+    def results(self) -> dict[str, xr.Dataset]:
+        """The results that sentences state, as far as they were computed, by name."""
+        # Curves and weights at many rows are only drawn and tabulated.
+        found = {name: vars(self)[name] for name in STATED if name in vars(self)}
+        training = self.model.training
+        observed = {"left_out": training.y, "held_out": self.y_new}
+        for name in observed.keys() & found.keys():
+            y = observed[name]
+            y = y if training.labels is None else np.array(training.labels)[y.astype(int)]
+            found[name] = found[name].assign_coords(observed=("obs", y))
+        if "sloped" in found:
+            of_column = dict(zip(training.X.columns, training.moments.sd, strict=True))
+            sds = [of_column[name] for name in found["sloped"]["feature"].values]
+            found["sloped"] = found["sloped"].assign_coords(training_sd=("feature", sds))
+        return found
 
     @property
     def models(self) -> dict[str, tuple[Model, Any]]:
@@ -255,11 +277,6 @@ class Findings(Fit):
     def mean_name(self) -> str:
         """What predictions call the mean response."""
         return self.model.specification.observation.reported
-
-    @property
-    def tails(self) -> list[float]:
-        """The two quantiles that bound an interval."""
-        return [0.5 - self.prob / 2, 0.5 + self.prob / 2]
 
     @property
     def thinned(self) -> dict[str, Any]:

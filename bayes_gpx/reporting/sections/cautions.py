@@ -79,7 +79,7 @@ def _conflict(findings: Findings) -> Iterator[Part]:
     yield from told
     found = cast(xr.Dataset, findings.constraints)
     if not told:
-        lowest = float(found["data_probability"].min())
+        lowest = findings.facts["lowest_probability"] = float(found["data_probability"].min())
         yield Prose(
             f"The data contradict no constraint: alone, they give each a probability of "
             f"{lowest:.1%} or more at each of its points.",
@@ -176,7 +176,7 @@ def _baseline(findings: Findings) -> Iterator[Part]:
     there = predictions(model, findings.idata, start, groups_new=most, **options)["f_sd"].mean()
     typical = predictions(model, findings.idata, known[rows], groups_new=own, **options)["f_sd"]
     typical = typical.median()
-    ratio = float(there / typical)
+    ratio = findings.facts["baseline_sd_ratio"] = float(there / typical)
     if ratio > FAR:
         yield Prose(
             f"No training row is near the baseline: the sd of f there is {number(ratio)} times "
@@ -205,7 +205,7 @@ def _sigma_w(findings: Findings) -> Iterator[Part]:
         return
     spread = float(findings.hyper.values["sigma_w"].std())
     prior = _prior_sd(findings)
-    ratio = spread / prior
+    ratio = findings.facts["sigma_w_sd_ratio"] = spread / prior
     if ratio > BARELY_LEARNED:
         yield Prose(f"{text} Its posterior sd is {number(ratio)} times its prior sd.", "bad")
 

@@ -76,6 +76,7 @@ def _energy(findings: Findings) -> Iterator[Part]:
     if findings.idata["posterior"].sizes["draw"] < FEWEST_DRAWS:
         return
     found = az.bfmi(findings.idata)["energy"].values
+    findings.facts["bfmi"] = found
     low = (found < LOWEST_BFMI).any()
     text = f"E-BFMI of the chains: {', '.join(map(number, found))}."
     cure = f" Below {LOWEST_BFMI} the sampler explores slowly: try other priors or longer chains."
@@ -90,9 +91,12 @@ def _starts(findings: Findings) -> Iterator[Part]:
         return
     density = starts["log_density"].values
     near = int((density > density.max() - 0.1).sum())
+    converged = int(starts["converged"].sum())
+    known = {"count": len(density), "converged": converged, "best": near}
+    findings.facts["starting_points"] = known
     yield Prose(
-        f"The optimiser started from {len(density)} places; {int(starts['converged'].sum())} "
-        f"converged, and {near} reached the best optimum found."
+        f"The optimiser started from {len(density)} places; {converged} converged, and {near} "
+        "reached the best optimum found."
     )
 
 
@@ -207,6 +211,8 @@ def _loo(findings: Findings) -> Iterator[Part]:
         found = az.loo(findings.idata, var_name=name, pointwise=True)
     bad = np.asarray(found.pareto_k).ravel() > found.good_k
     tone = "bad" if bad.any() else "good"
+    known = {name: float(found[name]) for name in ("elpd", "se", "p", "good_k")}
+    findings.facts["loo"] = known | {"bad_k": int(bad.sum()), "rows": bad.size}
     yield Prose(
         f"Leave-one-out expected log predictive density {number(found.elpd, 4)} ± "
         f"{number(found.se)}, with {number(found.p)} effective parameters."

@@ -104,6 +104,8 @@ def _sentences(findings: Findings, found: xr.Dataset) -> Iterator[str]:
     if len(order) > MOST_FEATURES:
         rest = order[MOST_FEATURES:]
         low, high = interval_of_sum(found, name, rest, findings.prob).values
+        of_others = findings.facts.setdefault("intervals_of_other_features", {})
+        of_others[str(found["obs"].item())] = [low, high]
         others = "The remaining feature" if len(rest) == 1 else f"The {len(rest)} other features"
         yield f"{others}: {change(mean[rest].sum(), low, high)}."
 
@@ -141,8 +143,9 @@ def _mixture(findings: Findings, feature: str, start: float) -> str:
             rows = np.atleast_2d(read_baseline(findings.model, findings.baseline))
         point = rows.mean(axis=0)
         own = np.isin(frame.columns, frame.of_source(feature))
-        shares = zip(levels, point[own], strict=True)
-        named = ", ".join(f"{level} {share:.0%}" for level, share in shares)
+        shares = dict(zip(levels, point[own].tolist(), strict=True))
+        findings.facts.setdefault("shares_of_levels", {})[feature] = shares
+        named = ", ".join(f"{level} {share:.0%}" for level, share in shares.items())
         return f"a mixture ({named if len(levels) <= MOST_LEVELS else f'{len(levels)} levels'})"
     known = np.unique(frame.values[:, list(frame.columns).index(feature)])
     if len(known) != 2 or start in known:

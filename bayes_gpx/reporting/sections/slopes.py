@@ -161,7 +161,7 @@ def _slopes(findings: Findings) -> Iterator[Part]:
 
 
 def _average_slopes(findings: Findings, found: xr.Dataset, whose: str) -> Table:
-    tails = found["average_slope"].quantile(findings.tails, ["chain", "draw"])
+    tails = interval_of(found, "average_slope", findings.prob).transpose("ci_bound", "feature")
     rows = []
     for i, name in enumerate(found["feature"].values):
         row = [str(name), float(found["average_slope_mean"][i]), *map(float, tails.values[:, i])]

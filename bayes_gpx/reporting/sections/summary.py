@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.data.training import TrainingData
+from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.reporting.page import Part, Points, Prose, Section, change, number
 from bayes_gpx.reporting.sections.checks import shares_of
 
@@ -39,6 +40,7 @@ def _error(findings: Findings) -> Iterator[Part]:
         yield Prose(_classified(training, observed.astype(int), found, rows))
         return
     mean, linear = _rivals(findings)
+    findings.facts["predicted_by_mean"], findings.facts["predicted_linearly"] = mean, linear
     error = np.sqrt(np.mean((observed - found[f"{findings.mean_name}_mean"].values) ** 2))
     share = 1 - error**2 / np.mean((observed - mean) ** 2)
     own = "other" if findings.y_new is None else "training"
@@ -121,11 +123,11 @@ def _by_sd(findings: Findings) -> Iterator[tuple[str, float, float, float]]:
     if not findings.numbers:
         return
     found = findings.sloped
-    ends = found["average_slope"].quantile(findings.tails, ["chain", "draw"])
+    ends = interval_of(found, "average_slope", findings.prob)
     columns = list(findings.model.training.X.columns)
     for name in found["feature"].values:
         spread = float(findings.model.training.moments.sd[columns.index(name)])
-        low, high = spread * ends.sel(feature=name).values
+        low, high = spread * ends.sel(feature=name).transpose("ci_bound", ...).values
         mean = spread * float(found["average_slope_mean"].sel(feature=name))
         unit = findings.units.get(name, "")
         amount = f"{number(spread, 2)}{f' {unit}' if unit else ''}"
