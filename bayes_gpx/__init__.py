@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.assess import metrics as metrics
     from bayes_gpx.assess.calibrate import calibrate as calibrate
     from bayes_gpx.assess.compare import compare as compare
+    from bayes_gpx.assess.jackknife import jackknife_plus as jackknife_plus
     from bayes_gpx.assess.project import project as project
     from bayes_gpx.data import datasets as datasets
     from bayes_gpx.draws.constraints_met import (
@@ -177,6 +178,7 @@ _MAP = {
     "metrics": "bayes_gpx.assess.metrics",
     "compare": "bayes_gpx.assess.compare:compare",
     "calibrate": "bayes_gpx.assess.calibrate:calibrate",
+    "jackknife_plus": "bayes_gpx.assess.jackknife:jackknife_plus",
     "project": "bayes_gpx.assess.project:project",
     "ExtrapolationWarning": "bayes_gpx.system.warning:ExtrapolationWarning",
     "FitWarning": "bayes_gpx.system.warning:FitWarning",

@@ -376,6 +376,24 @@ def row_means(
     return total if len(labels) > 1 else total[:, 0]
 
 
+def joint_moments(
+    model: ModelLike,
+    hyper: HyperparameterDraws,
+    question: Question,
+    where: Points,
+    progressbar: bool = True,
+) -> Iterator[tuple[Mapping[str, Any], np.ndarray, np.ndarray]]:
+    """Yield hyperparameters, mean (m,) and covariance (m, m) of f at new rows, in user units."""
+    build = _PosteriorMoments(question.operator, "cov", None)
+    new, told = where.having(positions=None), f"Computing {question.name}, by draw"
+    options: dict[str, Any] = {"size_of": lambda known: len(where.X), "progressbar": progressbar}
+    for _, theta, _, _, (mean, cov), _ in each_draw(
+        model, hyper, build, new, description=told, **options
+    ):
+        center, spread = question.in_units(mean, cov, np.arange(1))
+        yield theta, center[:, 0], spread[:, 0, :, 0]
+
+
 def jets(
     model: ModelLike,
     hyper: HyperparameterDraws,

@@ -53,7 +53,7 @@ explain: answered null predictions entries weights components sobol derivatives
     attributions fanova shapley_values sensitivities relevance ranking importances
     partial_dependence conditional_variance comparisons next_rows
     slopes sample_functions loo_predictions imputation propensity treatment_effects
-assess: removal metrics compare replicates calibrate projection project
+assess: removal metrics compare replicates calibrate jackknife projection project
 plots: selection layout visuals predictions effects derivatives attributions images relevance
 export: long_form attachment influence shap tables arviz refits
 reporting: page fit estimands results sections/card sections/cautions sections/inference
