@@ -11,11 +11,13 @@ What would the treatment change?                    `treatment_effects`
 How does the response change along a feature?       `partial_dependence`, `components`
 Where is an effect steep, flat or reversed?         `slopes`, `derivatives`
 Which features matter, and is the ranking certain?  `relevance`, `ranking`, `importances`
+What are the main reasons for a prediction?         `reasons` of `attributions`
+Do groups of rows differ by more than a size?       `group_differences` of a result with ``by=``
 Which features interact?                            `interactions`, `sobol_indices`
 Which few features predict as well as all?          `project`
 What is the coefficient of a feature in this row?   `weights`, `contributions` of a `GPX`
 Does the model beat a linear regression?            `compare` with ``baselines=True``
-What will the next response be?                     `predictions`
+What will the next response be?                     `predictions`, `jackknife_plus`
 Which rows should be measured next?                 `next_rows`
 ==================================================  ====================================
 
@@ -50,6 +52,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         components as components,
         contributions as contributions,
         derivatives as derivatives,
+        group_differences as group_differences,
         importances as importances,
         interactions as interactions,
         log_likelihood as log_likelihood,
@@ -59,6 +62,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
         path_slopes as path_slopes,
         predictions as predictions,
         ranking as ranking,
+        reasons as reasons,
         relevance as relevance,
         sample_functions as sample_functions,
         shapley_values as shapley_values,
@@ -165,6 +169,8 @@ _MAP = {
     "relevance": "bayes_gpx.explain:relevance",
     "interactions": "bayes_gpx.explain:interactions",
     "ranking": "bayes_gpx.explain:ranking",
+    "reasons": "bayes_gpx.explain:reasons",
+    "group_differences": "bayes_gpx.explain:group_differences",
     "importances": "bayes_gpx.explain:importances",
     "partial_dependence": "bayes_gpx.explain:partial_dependence",
     "comparisons": "bayes_gpx.explain:comparisons",

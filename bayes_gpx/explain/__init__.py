@@ -5,6 +5,7 @@ from bayes_gpx.explain.attributions import attributions
 from bayes_gpx.explain.comparisons import comparisons
 from bayes_gpx.explain.components import components
 from bayes_gpx.explain.derivatives import derivatives
+from bayes_gpx.explain.group_differences import group_differences
 from bayes_gpx.explain.importances import importances
 from bayes_gpx.explain.loo_predictions import loo_predictions
 from bayes_gpx.explain.next_rows import next_rows
@@ -12,6 +13,7 @@ from bayes_gpx.explain.partial_dependence import partial_dependence
 from bayes_gpx.explain.predictions import predictions
 from bayes_gpx.explain.propensity import with_propensity
 from bayes_gpx.explain.ranking import ranking
+from bayes_gpx.explain.reasons import reasons
 from bayes_gpx.explain.relevance import interactions, relevance
 from bayes_gpx.explain.sample_functions import RandomFunctions, sample_functions
 from bayes_gpx.explain.shapley_values import shapley_values
@@ -27,6 +29,7 @@ __all__ = [
     "components",
     "contributions",
     "derivatives",
+    "group_differences",
     "importances",
     "interactions",
     "log_likelihood",
@@ -36,6 +39,7 @@ __all__ = [
     "path_slopes",
     "predictions",
     "ranking",
+    "reasons",
     "relevance",
     "sample_functions",
     "shapley_values",

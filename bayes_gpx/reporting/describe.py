@@ -39,7 +39,7 @@ OF_ROWS = {"average_slope": "derivative", "ate": "effect"}
 """Quantities of rows, by the averages that are described if no rows are chosen."""
 
 CHANGES = ["attribution", "contribution", "comparison", "component", "derivative", "weight"]
-CHANGES += ["second_derivative", "average_slope", "effect", "ate"]
+CHANGES += ["second_derivative", "average_slope", "effect", "ate", "reason", "group_difference"]
 """Quantities with a sign, written in front of positive numbers too."""
 
 
@@ -113,7 +113,7 @@ def describe(result: xr.Dataset, *, obs: Labels | None = None) -> str:
         said.append("Parentheses give the posterior standard deviation.")
     else:
         said.append("These estimates have no intervals.")
-    if shown in ("attribution", "contribution"):
+    if shown in ("attribution", "contribution", "reason"):
         said.append(f"{shown.capitalize()}s describe the model, not the effect of a change.")
     said.append(str(result.attrs.get("assumptions", "")))
     if "likelihood" in result.attrs:
@@ -153,6 +153,11 @@ def _label(result: xr.Dataset, at: Mapping[Any, Any]) -> str:
     words = []
     for dim, place in at.items():
         name = str(result[dim].values[place])
+        if dim == "rank" and "reason" in result:
+            own = result[["reason", "reason_probability"]].isel(at)
+            sure = f"probability {float(own['reason_probability']):.0%}"
+            words.append(f"{own['reason'].item()} (among the first {result.sizes['rank']}: {sure})")
+            continue
         if dim == "feature" and "value" in result and {*result["value"].dims} <= {*at}:
             own = result.isel({d: k for d, k in at.items() if d in result["value"].dims})
             level = str(own["level"].item()) if "level" in own else ""

@@ -76,7 +76,7 @@ def estimand(result: xr.Dataset, quantity: str) -> str:
     elif attrs.get("scale") == "response":
         of = "mean response"
     labels = attrs.get("labels", ())
-    given = {name: attrs.get(name) for name in ("treatment", "contrast", "question")}
+    given = {name: attrs.get(name) for name in ("treatment", "contrast", "question", "gap_of")}
     given["comparison"] = attrs.get("comparison", "difference")
     given["label"] = labels[1] if len(labels) == 2 else "the class"
     words = TABLE[quantity]["estimand"].format(of=of, how=HOW[_method(result)], **given)

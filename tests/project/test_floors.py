@@ -50,8 +50,8 @@ model: named_kernels hyperparameters specification constraints given_values prio
     starting_points examination fitting description model gp placement interaction_model refits
     storage
 explain: answered null predictions entries weights components sobol derivatives
-    attributions fanova shapley_values sensitivities relevance ranking importances
-    partial_dependence conditional_variance comparisons next_rows
+    attributions fanova shapley_values sensitivities relevance ranking reasons
+    group_differences importances partial_dependence conditional_variance comparisons next_rows
     slopes sample_functions loo_predictions imputation propensity treatment_effects
 assess: removal metrics compare replicates calibrate jackknife projection project
 plots: selection layout visuals predictions effects derivatives attributions images relevance

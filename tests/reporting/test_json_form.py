@@ -78,6 +78,12 @@ def called(function):
         built, _ = matrix_of_calls.model("GP expquad")
         X = matrix_of_calls.new_rows(built)["X_new"]
         return bx.ranking(bx.relevance(built, DRAWN, X, **QUIET)), built, DRAWN
+    if function in ("reasons", "group_differences"):
+        built, theta = matrix_of_calls.model("GP expquad")
+        options = {"by": ["p", "q", "q", "p"]} if function == "group_differences" else {}
+        X = built.training.X.values[:4]
+        found = bx.attributions(built, theta, X, draws=20, seed=1, **options, **QUIET)
+        return getattr(bx, function)(found), built, theta
     if function == "next_rows":
         built, theta = matrix_of_calls.model("GP expquad")
         X = matrix_of_calls.new_rows(built)["X_new"]
@@ -89,7 +95,7 @@ def called(function):
     return getattr(bx, function)(built, theta, **rows, **options, **QUIET), built, theta
 
 
-FUNCTIONS = [*CALLS, "ranking", "next_rows"]
+FUNCTIONS = [*CALLS, "ranking", "next_rows", "reasons", "group_differences"]
 
 
 @pytest.fixture(scope="module", params=FUNCTIONS)
@@ -229,7 +235,7 @@ def test_the_text_names_seeds_and_warnings(result):
     """Of every function with a seed; `ranking` keeps those of its Dataset."""
     function, found, built, theta = result
     said = read(bx.to_json(found, model=built, idata=theta))
-    given = {"next_rows": 1, "ranking": None}.get(
+    given = {"next_rows": 1, "reasons": 1, "group_differences": 1, "ranking": None}.get(
         function, CALLS.get(function, [0, {}])[1].get("seed")
     )
     assert said["seed"] == {"fit": None, "call": given}
