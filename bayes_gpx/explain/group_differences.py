@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
+from typing import Any
 
 import xarray as xr
 
@@ -99,8 +100,12 @@ def group_differences(found: xr.Dataset, *, size: float = 0.0) -> xr.Dataset:
         "group_difference_below": (apart < -size).mean(DRAWS),
     }
     pairs = [f"{labels[a]} - {labels[b]}" for a, b in zip(first, second, strict=True)]
-    coords = {"pair": pairs, "first": ("pair", labels[first]), "second": ("pair", labels[second])}
+    coords: dict[str, Any] = {
+        "pair": pairs,
+        "first": ("pair", labels[first]),
+        "second": ("pair", labels[second]),
+    }
     result = xr.Dataset({n: v.drop_vars("ci_bound", errors="ignore") for n, v in variables.items()})
-    result = result.assign_coords(**coords, ci_bound=BOUNDS)
+    result = result.assign_coords(coords | {"ci_bound": BOUNDS})
     of = name.replace("_", " ")
     return result.assign_attrs(found.attrs | {"ci_prob": prob, "size": float(size), "gap_of": of})

@@ -1,4 +1,4 @@
-"""Reasons for a prediction: the features with the largest attributions, and how certain they are."""
+"""Reasons for a prediction: the features with the largest attributions, with probabilities."""
 
 from __future__ import annotations
 
