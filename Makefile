@@ -3,6 +3,11 @@ PYTHON ?= python3
 UV := $(or $(shell uv --version >/dev/null 2>&1 && command -v uv),.uv/bin/uv)
 INSTALL = $(UV) pip install --python .venv --constraint constraints.txt
 NO_DATA = $(if $(BAYES_GPX_DATA),, and not data)
+# Versions of an installed wheel's dependencies: "pinned" by constraints.txt, the "lowest" or the "newest".
+VERSIONS ?= pinned
+RESOLVED_pinned = --constraint constraints.txt
+RESOLVED_lowest = --resolution lowest-direct
+INTO_WHEEL = $(UV) pip install --python .wheel $(RESOLVED_$(VERSIONS))
 PAPERS ?= $(sort $(basename $(notdir $(wildcard models/papers/*_*.py))))
 BROWSER = $(firstword $(foreach name,chromium chromium-browser google-chrome,$(shell command -v $(name))))
 NO_BROWSER = $(if $(BROWSER),, and not browser)
@@ -14,7 +19,7 @@ TWO = -n 2 --dist loadfile
 # Many tests start a process, which would compile all that it imports where nobody may keep it.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup test test-slow mutants demo lint format docs wheel notebooks papers bench constraints clean
+.PHONY: setup test test-slow mutants demo lint format docs wheel installed-wheel test-wheel notebooks papers bench constraints clean
 
 setup: .venv/.installed
 
@@ -53,7 +58,20 @@ docs: .venv/.installed-docs
 	$(ONE_THREAD) .venv/bin/sphinx-build -W -n --keep-going -b html docs docs/_build/html
 
 wheel: | $(UV)
-	$(UV) build
+	$(UV) build --clear
+	$(UV) run --no-project tests/reference/wheel_contents.py dist/*.whl $(if $(TAG),--tag "$$TAG")
+
+# The wheel of `make wheel` in an environment of its own, as users install it.
+installed-wheel: | $(UV)
+	$(UV) venv --clear .wheel || PYENV_VERSION=system $(UV) venv --clear --python '>=3.12' .wheel
+	$(INTO_WHEEL) --requirement pyproject.toml
+	$(UV) pip install --python .wheel --no-deps dist/*.whl
+	.wheel/bin/python tests/reference/wheel_contents.py --import-time
+	.wheel/bin/bayes-gpx demo
+
+test-wheel: installed-wheel
+	$(INTO_WHEEL) --requirement pyproject.toml --extra data --extra test
+	$(ONE_THREAD) .wheel/bin/pytest $(TWO) -m 'not slow$(NO_DATA)' tests
 
 # Executed copies are thrown away: notebooks are stored without outputs.
 notebooks: .venv/.installed
@@ -72,4 +90,4 @@ constraints: | $(UV)
 	$(UV) pip compile --universal --python-version 3.12 --all-extras --no-emit-index-url --no-annotate --no-header --quiet $(UPGRADE) --output-file constraints.txt pyproject.toml
 
 clean:
-	rm -rf docs/_build docs/generated bayes-gpx-demo build dist .pytest_cache .ruff_cache && find . -name .venv -prune -o -name .uv -prune -o -name __pycache__ -type d -exec rm -rf {} +
+	rm -rf docs/_build docs/generated bayes-gpx-demo build dist .wheel .pytest_cache .ruff_cache && find . -name .venv -prune -o -name .uv -prune -o -name __pycache__ -type d -exec rm -rf {} +

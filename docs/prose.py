@@ -36,6 +36,8 @@ HABITS = {
 
 LIMITS = {
     "README.md": 3.0,
+    "CHANGELOG.md": 3.0,
+    ".github": 3.0,
     "docs": 3.0,
     "notebooks": 3.0,
     "models": 3.0,

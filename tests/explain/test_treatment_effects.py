@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 from bayes_gpx.explain.treatment_effects import _robustness, _robustness_value
-from tests.reference.known_draws import known, scattered
-from tests.reference.oracle import expquad
+from known_draws import known, scattered
+from oracle import expquad
 
 QUIET = {"progressbar": False}
 N = 24
