@@ -13,7 +13,6 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from itertools import product
 from os import PathLike
@@ -23,7 +22,9 @@ from typing import Any, cast
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.system.files import replaced
+from bayes_gpx.draws.claims import Claim, ClaimedArray, reading
+from bayes_gpx.system.digests import digest
+from bayes_gpx.system.files import exchanged, replaced
 
 DIMS = ("chain", "draw", "obs")
 """The first dims of stored draws, before the dims of the quantity."""
@@ -40,81 +41,15 @@ CHUNK = 2**17
 ASKED = "asked.json"
 """File of an unfinished store: its request."""
 
-CLAIMED = "claimed"
-"""File of an unfinished store: a word of the call that writes it."""
-
 HELD = 2**23
 """Numbers of a store's chunks that are in memory at most, but for a chunk of each array: 64 MiB."""
 
 
-class Claim:
-    """A call's claim on the folder of an unfinished store, later at `path`; the last claim wins."""
+def checked() -> dict[str, Any]:
+    """Options of arrays whose chunks hold a checksum: damage is an error and no other number."""
+    from zarr.codecs import ZstdCodec
 
-    # Each write is within `held`, so the earlier of two calls ends without damage.
-
-    def __init__(self, folder: Path, path: Path) -> None:
-        self._folder, self._path, self._own = folder, path, secrets.token_hex(8)
-        with self._lost_if_taken():
-            (folder / CLAIMED).write_text(self._own)
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Write within the folder; refused if another call has claimed it, or moves it away."""
-        with self._lost_if_taken():
-            if (self._folder / CLAIMED).read_text() != self._own:
-                raise self._lost
-            yield
-
-    def moved_away(self) -> Path:
-        """Rename the folder to a place that no other call uses, and return it."""
-        away = self._folder.with_name(f".{secrets.token_hex(8)}.unfinished")
-        with self.held():
-            self._folder.rename(away)
-        if (away / CLAIMED).read_text() != self._own:
-            away.rename(self._folder)
-            raise self._lost
-        return away
-
-    @contextmanager
-    def _lost_if_taken(self) -> Iterator[None]:
-        """Refuse an error of a missing file if another call has taken the folder meanwhile."""
-        try:
-            yield
-        except (FileNotFoundError, KeyError) as gone:  # zarr says KeyError of a missing array
-            if self._is_own():
-                raise
-            raise self._lost from gone
-
-    def _is_own(self) -> bool:
-        try:
-            return (self._folder / CLAIMED).read_text() == self._own
-        except FileNotFoundError:
-            return False
-
-    @property
-    def _lost(self) -> ValueError:
-        return ValueError(
-            f"path: another call has written to {self._path} since this one began. Use the result "
-            "of that call, or pass another path."
-        )
-
-
-class _Claimed:
-    """An array of a claimed folder."""
-
-    def __init__(self, array: Any, claim: Claim) -> None:
-        self._array, self._claim = array, claim
-
-    def __getitem__(self, place: Any) -> np.ndarray:
-        with self._claim.held():
-            return self._array[place]
-
-    def __setitem__(self, place: Any, values: np.ndarray) -> None:
-        with self._claim.held():
-            self._array[place] = values
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._array, name)
+    return {"compressors": (ZstdCodec(level=0, checksum=True),)}
 
 
 class Store:
@@ -141,7 +76,8 @@ class Store:
             made = made_beside(self.folder)
             if make is not None:
                 make(made / "store")
-            (made / ASKED).write_text(json.dumps({"asked": asked, **record}))
+            whole = {"asked": asked, **record}
+            (made / ASKED).write_text(json.dumps({**whole, "checksum": digest(whole)}))
             appear(made, self.folder, self.path)
         self._claim = Claim(self.folder, self.path)
 
@@ -159,7 +95,10 @@ class Store:
                 f"path: {self.folder} is in the way, which is no unfinished store of this "
                 "package. Remove it, or pass another path."
             )
-        record = json.loads((self.folder / ASKED).read_text())
+        with reading(self.folder):
+            record = json.loads((self.folder / ASKED).read_text())
+            if record.pop("checksum", None) != digest(record):
+                raise ValueError(f"the checksum of {ASKED} differs")
         if record["asked"] is None:
             return None
         if record["asked"] != asked:
@@ -174,6 +113,8 @@ class Store:
         """Write the last variables, move the store to its place, and return its content."""
         with self._claim.held():
             append(self.store, variables)
+            if self.resumed:
+                read_all(self.store)
         put_in_place(self._claim, self.path)
         return xr.open_zarr(self.path, chunks=None, consolidated=False)
 
@@ -210,26 +151,27 @@ class DrawStore(Store):
                 for k, own in enumerate(sums):
                     own[...] = kept[f"arr_{k}"]
         group, room = zarr.open_group(self.store, mode="r+"), HELD // len(shapes)
-        claimed = {name: _Claimed(group[name], self._claim) for name in shapes}
+        claimed = {name: ClaimedArray(group[name], self._claim) for name in shapes}
         self.arrays = {name: ChunkedArray(array, room) for name, array in claimed.items()}
 
-    def beside(self, name: str, shape: tuple[int, ...]) -> _Claimed:
+    def beside(self, name: str, shape: tuple[int, ...]) -> ClaimedArray:
         """Make an array in a folder that goes with the unfinished store; a resumed one has it."""
         import zarr
+        from zarr.codecs import Crc32cCodec
 
         with self._claim.held():
             group = zarr.open_group(self.folder / "beside", mode="a")
             if any(self.done):
-                return _Claimed(group[name], self._claim)
+                return ClaimedArray(group[name], self._claim)
             array = group.create_array(
                 name,
                 shape=shape,
                 chunks=(2, 1, min(4096, shape[2]), *shape[3:]),
                 dtype="float64",
-                compressors=None,
+                compressors=(Crc32cCodec(),),
                 overwrite=True,
             )
-        return _Claimed(array, self._claim)
+        return ClaimedArray(array, self._claim)
 
     def keep(self, done: tuple[int, int], sums: Sequence[np.ndarray]) -> None:
         """Keep all that is done, and the sums over it, if the last time is long enough ago."""
@@ -273,6 +215,7 @@ def _make_arrays(
             dtype="float64",
             fill_value=np.nan,
             dimension_names=dims[: len(shape)],
+            **checked(),
         )
 
 
@@ -314,7 +257,7 @@ class RowStore(Store):
                 "obs": min(self.rows, rows),
                 "draw": min(16, v.sizes.get("draw", 1)),
             }
-            encoding[name] = {"chunks": tuple(sizes[d] for d in v.dims)}
+            encoding[name] = {"chunks": tuple(sizes[d] for d in v.dims), **checked()}
         part.assign_attrs(written).to_zarr(
             self.store, mode="w", encoding=encoding, consolidated=False
         )
@@ -362,9 +305,10 @@ def appear(made: Path, folder: Path, path: Path) -> None:
 def put_in_place(claim: Claim, path: Path) -> None:
     """Move the finished store from its claimed folder to its path, and remove the rest."""
     away = claim.moved_away()
-    if path.exists():
-        path.rename(away / "earlier")
-    (away / "store").rename(path)
+    if not exchanged(away / "store", path):
+        if path.exists():
+            path.rename(away / "earlier")
+        (away / "store").rename(path)
     shutil.rmtree(away)
 
 
@@ -412,12 +356,23 @@ def _at_chunks(span: Any, length: int, size: int) -> Iterator[tuple[slice, np.nd
         yield slice(chunk * size, (chunk + 1) * size), places[given] - chunk * size, given
 
 
+def read_all(store: Path) -> None:
+    """Read each chunk of a store once, so that damage is found before it replaces anything."""
+    import zarr
+
+    for _, array in zarr.open_group(store, mode="r").arrays():
+        for place in np.ndindex(array.cdata_shape):
+            array.blocks[place]
+
+
 def append(store: str | PathLike, variables: xr.Dataset) -> None:
     """Write variables into a store, and gather its metadata in the file that xarray opens first."""
     import zarr
     from zarr.errors import ZarrUserWarning
 
-    variables.to_zarr(store, mode="a", consolidated=False)
+    new = set(map(str, variables.variables)) - set(zarr.open_group(store, mode="r").array_keys())
+    encoding = {name: checked() for name in sorted(new)}
+    variables.to_zarr(store, mode="a", encoding=encoding, consolidated=False)
     with warnings.catch_warnings():
         # It says that the format does not describe that file; xarray writes it all the same.
         warnings.simplefilter("ignore", ZarrUserWarning)

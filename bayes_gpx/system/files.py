@@ -1,13 +1,15 @@
 """Write files atomically: next to their place, and renamed at the end."""
 
+import ctypes
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 
 def read_path(path: str | PathLike) -> Path:
@@ -36,6 +38,25 @@ def writable(path: str | PathLike) -> Path:
             "exists, that you may write to."
         ) from refused
     return path
+
+
+HERE, EXCHANGE = -100, 2
+"""Numbers of Linux (and macOS): relative to the working directory; let two paths change places."""
+
+
+def exchanged(new: Path, old: Path) -> bool:
+    """Let two paths change places in one step, where the system can; False if it did not.
+
+    A folder cannot be renamed to the place of another one. In two steps, one of them would be
+    missing if the process is killed between them.
+    """
+    places = os.fsencode(new), os.fsencode(old)
+    system: Any = None if sys.platform == "win32" else ctypes.CDLL(None)
+    if hasattr(system, "renameat2"):
+        return system.renameat2(HERE, places[0], HERE, places[1], EXCHANGE) == 0
+    if hasattr(system, "renamex_np"):
+        return system.renamex_np(*places, EXCHANGE) == 0
+    return False
 
 
 @contextmanager

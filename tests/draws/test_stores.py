@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import bayes_gpx as bx
 from bayes_gpx.draws import each_draw, random_functions, results, stores
+from bayes_gpx.explain import answered
+from executors import Sent
 
 PARTS = ("", "_mean", "_sd", "_cov", "_interval")
 ARRAYS = [f"contribution{part}" for part in PARTS]
@@ -424,3 +427,60 @@ def test_a_path_of_summaries_is_refused_on_every_scale(tmp_path, function, optio
     options = options | {"keep": "summary", "path": tmp_path / "store", "progressbar": False}
     with pytest.raises(ValueError, match="path was given with keep='summary'"):
         function(model, theta, X[:2], **options)
+
+
+@pytest.mark.parametrize("space", ["draws", "rows"])
+def test_changed_bytes_of_a_store_are_never_other_numbers(fit, model, tmp_path, space, monkeypatch):
+    """One bit of each chunk, of arrays that are written one by one, and of coordinates too."""
+    path, executor = tmp_path / "store.zarr", Sent() if space == "rows" else None
+    if executor:
+        monkeypatch.setattr(answered, "PART", 8)
+        monkeypatch.setattr(answered, "LEAST", 8)
+    bx.contributions(model, fit, path=path, seed=1, executor=executor, progressbar=False)
+    chunks, rng = [f for f in path.rglob("c/**/*") if f.is_file()], np.random.default_rng(1)
+    assert {f.relative_to(path).parts[0] for f in chunks} > {"contribution", "obs", "feature"}
+    for chunk in chunks:
+        whole = chunk.read_bytes()
+        changed = bytearray(whole)
+        changed[rng.integers(len(whole))] ^= 1 << rng.integers(8)
+        chunk.write_bytes(changed)
+        with pytest.raises((RuntimeError, ValueError)):
+            opened(path)
+        chunk.write_bytes(whole)
+    opened(path)
+
+
+@pytest.mark.parametrize("damage", ["sums.npz", "asked.json", "chunk"])
+def test_a_damaged_unfinished_store_is_refused_and_spares_the_earlier_one(
+    model, fit, tmp_path, stopping, damage
+):
+    path, ask = tmp_path / "store.zarr", {"path": tmp_path / "store.zarr", **OPTIONS}
+    bx.contributions(model, fit, seed=1, **ask)
+    earlier, folder = opened(path), tmp_path / "store.zarr.unfinished"
+    left = stopping(20)
+    with pytest.raises(KeyboardInterrupt):
+        bx.contributions(model, fit, seed=2, **ask)
+    chunk = next(f for f in (folder / "store").rglob("c/**/*") if f.is_file())
+    place = chunk if damage == "chunk" else folder / damage
+    changed = bytearray(place.read_bytes())
+    changed[len(changed) // 2] ^= 1
+    place.write_bytes(changed)
+    left[0] = 10**9
+    with pytest.raises(ValueError, match=r"store.zarr.unfinished holds an unfinished .* Remove it"):
+        bx.contributions(model, fit, seed=2, **ask)
+    assert opened(path).identical(earlier)
+
+
+def test_a_store_is_replaced_in_one_step(model, fit, tmp_path, monkeypatch):
+    """A process that is killed at any renaming leaves the earlier store, or the new one."""
+    path, rename, there = tmp_path / "store.zarr", Path.rename, []
+
+    def renamed(self, target):
+        there.append(path.exists())
+        return rename(self, target)
+
+    ask = {"path": path, "progressbar": False}
+    bx.contributions(model, fit, seed=1, **ask)
+    monkeypatch.setattr(Path, "rename", renamed)
+    bx.contributions(model, fit, seed=2, **ask)
+    assert there and all(there)

@@ -41,7 +41,7 @@ posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evid
     strategies/choice minibatch pathwise predictive_derivatives component_variances
 inference: base methods diagnostics log_density datatree optimise laplace nuts automatic
     stochastic
-draws: protocols hyperparameter_draws points level_moves intervals stores questions
+draws: protocols hyperparameter_draws points level_moves intervals claims stores questions
     averages scales naming normals new_responses results graphs turns each_draw evaluate
     constraints_met truncated leave_one_out left_out_together views answers row_draws
     random_functions candidates
