@@ -111,7 +111,7 @@ def choose(task: Task, folder: Path, rng: random.Random, kinds: str, largest: in
     shutil.copytree(folder, copy)
     number = run(task, copy, What("count"))
     shutil.rmtree(copy)
-    return What(kind, rng.randint(1, number if isinstance(number, int) else 1))
+    return What(kind, rng.randint(1, max(1, number)))
 
 
 def _child(send: Any, task: Task, folder: Path, what: What) -> None:
