@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 460_000, "code lines": 42_000, "files": 330}
+LIMITS = {"tokens": 431_700, "code lines": 39_370, "files": 301}
 
 LAYOUT = {
     tokenize.COMMENT,
