@@ -93,7 +93,8 @@ def test_a_kill_costs_neither_the_earlier_store_nor_what_is_done(
     X, Z, y, _, _ = regression
     left = stopping(10**6)
     path, options = tmp_path / "draws.zarr", OPTIONS | {"seed": 4}
-    earlier = bx.predictions(model, fit, seed=1, progressbar=False, path=path).load()
+    bx.predictions(model, fit, seed=1, progressbar=False, path=path)
+    earlier = opened(path)
     given = tmp_path / "given.pkl"
     given.write_bytes(pickle.dumps(((X, y, Z), fit, options, path)))
     done = subprocess.run([sys.executable, "-c", KILLED, str(given)])
@@ -177,7 +178,8 @@ def test_other_arguments_are_not_mixed_with_an_unfinished_store(model, fit, tmp_
 
 def test_an_error_leaves_the_earlier_store(model, fit, tmp_path, stopping):
     path, left = tmp_path / "draws.zarr", stopping(10**6)
-    earlier = bx.predictions(model, fit, seed=1, progressbar=False, path=path).load()
+    bx.predictions(model, fit, seed=1, progressbar=False, path=path)
+    earlier = opened(path)
     with pytest.raises(ValueError, match="features"):
         bx.contributions(model, fit, features=["no such"], path=path)
     left[0] = 5
