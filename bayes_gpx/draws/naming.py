@@ -13,6 +13,7 @@ import xarray as xr
 
 from bayes_gpx.data.training import INTERCEPT
 from bayes_gpx.draws.protocols import ModelLike
+from bayes_gpx.draws.stores import describe
 from bayes_gpx.system.warning import collected
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def origin(model: ModelLike) -> dict[str, Any]:
 
 
 def recorded[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
-    """Let results name the seed of their call, and the warnings that it gave, in attrs."""
+    """Let results and their stores name the seed of the call, and its warnings, in attrs."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> xr.Dataset:
@@ -44,6 +45,8 @@ def recorded[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
         seed: Any = kwargs.get("seed")
         known = {} if seed is None else {"seed": int(seed)}
         told = {"warnings": list(dict.fromkeys(texts))} if texts else {}
+        if (known or told) and "source" in found.encoding:  # read from the store of the call
+            describe(found.encoding["source"], known | told)
         return found.assign_attrs(known | told)
 
     return call

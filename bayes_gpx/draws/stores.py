@@ -366,13 +366,28 @@ def read_all(store: Path) -> None:
 
 
 def append(store: str | PathLike, variables: xr.Dataset) -> None:
-    """Write variables into a store, and gather its metadata in the file that xarray opens first."""
+    """Write variables into a store."""
     import zarr
-    from zarr.errors import ZarrUserWarning
 
     new = set(map(str, variables.variables)) - set(zarr.open_group(store, mode="r").array_keys())
     encoding = {name: checked() for name in sorted(new)}
     variables.to_zarr(store, mode="a", encoding=encoding, consolidated=False)
+    _gather(store)
+
+
+def describe(store: str | PathLike, attrs: Mapping[str, Any]) -> None:
+    """Add attrs to those of a finished store."""
+    import zarr
+
+    zarr.open_group(store, mode="r+").attrs.update(attrs)
+    _gather(store)
+
+
+def _gather(store: str | PathLike) -> None:
+    """Gather a store's metadata in the file that xarray opens first."""
+    import zarr
+    from zarr.errors import ZarrUserWarning
+
     with warnings.catch_warnings():
         # It says that the format does not describe that file; xarray writes it all the same.
         warnings.simplefilter("ignore", ZarrUserWarning)

@@ -93,8 +93,7 @@ def test_a_kill_costs_neither_the_earlier_store_nor_what_is_done(
     X, Z, y, _, _ = regression
     left = stopping(10**6)
     path, options = tmp_path / "draws.zarr", OPTIONS | {"seed": 4}
-    bx.predictions(model, fit, seed=1, progressbar=False, path=path)
-    earlier = opened(path)
+    earlier = bx.predictions(model, fit, seed=1, progressbar=False, path=path).load()
     given = tmp_path / "given.pkl"
     given.write_bytes(pickle.dumps(((X, y, Z), fit, options, path)))
     done = subprocess.run([sys.executable, "-c", KILLED, str(given)])
@@ -178,8 +177,7 @@ def test_other_arguments_are_not_mixed_with_an_unfinished_store(model, fit, tmp_
 
 def test_an_error_leaves_the_earlier_store(model, fit, tmp_path, stopping):
     path, left = tmp_path / "draws.zarr", stopping(10**6)
-    bx.predictions(model, fit, seed=1, progressbar=False, path=path)
-    earlier = opened(path)
+    earlier = bx.predictions(model, fit, seed=1, progressbar=False, path=path).load()
     with pytest.raises(ValueError, match="features"):
         bx.contributions(model, fit, features=["no such"], path=path)
     left[0] = 5
