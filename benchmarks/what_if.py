@@ -33,6 +33,7 @@ function atob(text) {
   return found;
 }
 """
+"""What browsers have, and V8 alone has not."""
 
 PARTS = {
     "prediction": "predict(model, x, scale)",

@@ -14,20 +14,7 @@ from scipy import special, stats
 import bayes_gpx as bx
 import matrix_of_calls
 from bayes_gpx.reporting.what_if import SCRIPTS
-
-BASE64 = """
-const LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-function atob(text) {
-  let bits = 0, held = 0, found = "";
-  for (const letter of text.replace(/=+$/, "")) {
-    held = (held << 6) | LETTERS.indexOf(letter);
-    bits += 6;
-    if (bits >= 8) found += String.fromCharCode((held >> (bits -= 8)) & 255);
-  }
-  return found;
-}
-"""
-"""What browsers have, and V8 alone has not."""
+from what_if import BASE64
 
 
 def data_of(path):

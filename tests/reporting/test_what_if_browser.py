@@ -37,10 +37,12 @@ addEventListener("load", async () => {
   report.parts = points.slice(0, 100).map((x) => attributions(model, x, mean, "latent"));
   const said = () => document.getElementById("prediction").textContent;
   const before = said();
+  const why = () => document.getElementById("why").textContent;
+  const explained = why();
   const slider = document.querySelector('#features input[type="range"]');
   press(slider, "PageUp");
   await rest();
-  report.moved = said() !== before;
+  report.moved = said() !== before && why() !== explained;
   const box = document.querySelector('#features input[type="number"]');
   box.value = "500";
   box.dispatchEvent(new Event("change"));

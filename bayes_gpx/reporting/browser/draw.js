@@ -41,19 +41,20 @@ function interval({ low, high }, say = shown) {
   return `${say(low, spread)} to ${say(high, spread)}`;
 }
 
-// Round numbers that divide a range into about `count` parts.
-function ticks(low, high, count) {
-  const rough = (high - low) / count || 1, power = 10 ** Math.floor(Math.log10(rough));
-  const step = power * [1, 2, 5, 10].find((m) => m * power >= rough);
-  const found = [];
-  for (let k = Math.ceil(low / step); k * step <= high + 1e-9 * step; k++) found.push(k * step);
-  return found;
+// Multiples of a round step within a range: the largest step that has at least `least` of them.
+function ticks(low, high, least) {
+  const power = 10 ** Math.ceil(Math.log10(high - low || 1));
+  for (const part of [1, 0.5, 0.2, 0.1, 0.05, 0.02]) {
+    const step = part * power, first = Math.ceil(low / step - 1e-9), last = Math.floor(high / step + 1e-9);
+    if (last - first + 1 >= least) return Array.from({ length: last - first + 1 }, (_, k) => (first + k) * step);
+  }
+  return [low, high];
 }
 
 function horizontal(svg, ends, pixels, y, label = plain) {
   const at = (value) => pixels[0] + ((value - ends[0]) / (ends[1] - ends[0] || 1)) * (pixels[1] - pixels[0]);
   svg.append(element("line", { class: "axis", x1: pixels[0], x2: pixels[1], y1: y, y2: y }));
-  const marks = ticks(ends[0], ends[1], Math.max(3, Math.floor((pixels[1] - pixels[0]) / 90)));
+  const marks = ticks(ends[0], ends[1], 3);
   for (const value of marks) {
     svg.append(
       element("line", { class: "axis", x1: at(value), x2: at(value), y1: y, y2: y + 4 }),
@@ -133,7 +134,7 @@ function drawCurve(place, { feature, values, found, here, kept, text, descriptio
   const pad = 0.05 * (high - low || 1);
   [low, high] = [low - pad, high + pad];
   const up = (value) => height - 30 - ((value - low) / (high - low)) * (height - 42);
-  for (const value of ticks(low, high, 4)) {
+  for (const value of ticks(low, high, 3)) {
     svg.append(
       element("text", { class: "quiet", x: 56, y: up(value) + 4, "text-anchor": "end" }, plain(value, high - low)),
       element("line", { class: "axis", x1: 60, x2: 64, y1: up(value), y2: up(value) }),

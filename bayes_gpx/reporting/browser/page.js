@@ -67,7 +67,7 @@ const controls = model.features.map((feature, j) => {
   const { low, high } = feature, beyond = EDGE * (high - low);
   const step = feature.whole ? 1 : 10 ** Math.floor(Math.log10((high - low) / 100 || 1));
   const ends = feature.whole ? [low, high] : [low - beyond, high + beyond];
-  const dated = feature.kind === "date";
+  const dated = feature.kind === "date", decimals = Math.min(12, Math.max(0, 3 - Math.floor(Math.log10(high - low || 1))));
   const box = make("input", { id, type: dated ? "date" : "number", step: dated ? 1 : "any" });
   const slider = make("input", { type: "range", min: ends[0], max: ends[1], step: feature.whole ? 1 : "any", "aria-label": `${feature.name}, slider` });
   const picture = element("svg", { viewBox: "0 0 240 26", preserveAspectRatio: "none", "aria-hidden": "true" });
@@ -100,7 +100,7 @@ const controls = model.features.map((feature, j) => {
       slider.value = value;
       slider.setAttribute("aria-valuetext", textOf(feature, value));
       if (document.activeElement !== box || Number(box.value) !== value) {
-        box.value = dated ? textOf(feature, value) : String(Number(value.toPrecision(7)));
+        box.value = dated ? textOf(feature, value) : String(Number(value.toFixed(decimals)));
       }
       for (const [line, own] of [[here, value], [was, kept]]) {
         line.style.display = own === null ? "none" : "";
@@ -155,9 +155,9 @@ let waiting = 0, later = 0;
 
 // The prediction and quick attributions follow at once; what takes longer, when the slider rests.
 function changed() {
-  cancelAnimationFrame(waiting);
+  clearTimeout(waiting);
   clearTimeout(later);
-  waiting = requestAnimationFrame(() => {
+  waiting = setTimeout(() => {
     controls.forEach((control, j) => {
       const feature = model.features[j];
       control.show(valueAt(feature, chosen.x), chosen.kept && feature.kind !== "category" ? valueAt(feature, chosen.kept) : null);
@@ -171,7 +171,7 @@ function changed() {
       showNumbers();
       if (model.weights.length) showWeights();
     }, quick ? 30 : 120);
-  });
+  }, 0);
 }
 
 function showPrediction() {
@@ -273,8 +273,8 @@ function showNumbers() {
   const rows = moving.map((feature, j) => {
     const part = why.get(feature.name), rate = rates[j];
     const cells = (own) => (own ? [signed(own.mean, own.high - own.low), interval(own, signed)] : ["", ""]);
-    const day = feature.kind === "date" ? " per day" : "";
-    return [feature.name, textOf(feature, valueAt(feature, chosen.x)), ...cells(part), ...(model.attributions ? cells(rate).map((text) => text && text + (text ? day : "")) : [])];
+    const value = textOf(feature, valueAt(feature, chosen.x));
+    return [feature.name, value, ...cells(part), ...(model.attributions ? cells(rate) : [])];
   });
   const columns = ["Feature", "Value", "Attribution", `${percent} interval`];
   if (model.attributions) columns.push("Slope per unit", `${percent} interval`);
