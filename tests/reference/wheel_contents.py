@@ -17,6 +17,14 @@ from zipfile import ZipFile
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = {
+    "reporting/browser/draw.js",
+    "reporting/browser/explain.js",
+    "reporting/browser/kernels.js",
+    "reporting/browser/mixture.js",
+    "reporting/browser/page.css",
+    "reporting/browser/page.html.j2",
+    "reporting/browser/page.js",
+    "reporting/browser/posterior.js",
     "data/diabetes.csv",
     "py.typed",
     "reporting/estimands.csv",
