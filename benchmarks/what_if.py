@@ -107,9 +107,8 @@ def main():
         engine.eval("\n".join([BASE64, *sources, "let x, start, scale;"]))
         engine.eval(f"globalThis.model = modelOf({data}); scale = model.response ? 'response' : ''")
         row = {"page": name, "MB": round(size / 1e6, 2)}
-        row |= dict(
-            zip(("mean", "sd"), np.round(errors(engine, model, idata, rng), 4), strict=True)
-        )
+        row["rows"] = int(engine.eval("model.draws[0].m"))
+        row["mean"], row["sd"] = (round(float(e), 4) for e in errors(engine, model, idata, rng))
         for part, call in PARTS.items():
             shown = part != "weights" or model.training.Z is not None
             if shown and (part != "shapley" or model.training.d <= 8):
