@@ -19,7 +19,7 @@ TWO = -n 2 --dist loadfile
 # Many tests start a process, which would compile all that it imports where nobody may keep it.
 export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: setup test test-slow mutants demo lint format docs wheel installed-wheel test-wheel notebooks papers bench constraints clean
+.PHONY: setup test test-slow check mutants demo lint format docs wheel installed-wheel test-wheel notebooks papers bench constraints clean
 
 setup: .venv/.installed
 
@@ -40,6 +40,11 @@ test: .venv/.installed
 
 test-slow: .venv/.installed-bench
 	$(ONE_THREAD) .venv/bin/pytest $(TWO) -m 'slow$(NO_DATA)$(NO_BROWSER)'
+
+# All that `make test` leaves out, in parts; a part that passed at this commit is not repeated, so a call that was
+# stopped goes on. CHECK="--list" prints the parts, CHECK="docs tests/model" runs some, CHECK="--hours 5" ends in time.
+check: .venv/.installed-bench .venv/.installed-docs
+	.venv/bin/python tests/check/check.py --marks 'slow$(NO_DATA)$(NO_BROWSER)' $(CHECK)
 
 # A hundred wrong versions of the mathematics, each tried on its wing's tests: more than an hour.
 mutants: .venv/.installed
