@@ -46,6 +46,9 @@ def parts(marks="slow"):
     tests = [sys.executable, "-m", "pytest", "-p", "no:xdist", "--durations", "20"]
     for path in slow():
         yield f"tests/{path}", [*tests, "-m", marks, str(ROOT / "tests" / path)]
+    # Ten times the tables, kernels and numbers that hypothesis makes up in `make test`.
+    many = [str(ROOT / "tests" / path) for path in ("properties", "data/test_resolution.py")]
+    yield "examples", ["env", "EXAMPLES=10", *tests, "-m", "not slow", *many]
     yield "docs", ["make", "docs"]
     for name, arguments in BENCHMARKS.items():
         script = ROOT / "benchmarks" / f"{name}.py"

@@ -10,6 +10,7 @@ from scipy.stats import halfnorm
 import bayes_gpx as bx
 from bayes_gpx.data.response import MOST_STEPS, resolution_of
 from bayes_gpx.numerics.compile_modes import MODE
+from examples import MORE
 from frame_parts import Frames
 
 RNG = np.random.default_rng(0)
@@ -17,7 +18,7 @@ X = pd.DataFrame(RNG.normal(size=(24, 2)), columns=["a", "b"])
 Y = np.sin(X["a"].to_numpy()) + 0.3 * RNG.normal(size=24)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=60 * MORE)
 @given(
     steps=st.lists(st.integers(0, MOST_STEPS), min_size=3, max_size=30, unique=True),
     size=st.floats(1e-3, 1e3),

@@ -90,5 +90,5 @@ def test_every_slow_test_belongs_to_a_part():
     names = [name for name, _ in check.parts("slow")]
     assert len(set(names)) == len(names)
     assert {name.partition("/")[0] for name in names} == {
-        "tests", "docs", "benchmarks", "faults", "mutants"
+        "tests", "examples", "docs", "benchmarks", "faults", "mutants"
     }  # fmt: skip

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 import bayes_gpx as bx
 from bayes_gpx.testing import strategies
+from examples import MORE
 
 RNG = np.random.default_rng(4)
 X, Y = RNG.normal(size=(12, 2)), RNG.normal(size=12)
@@ -59,7 +60,7 @@ WRONG = {
 }
 
 tried = settings(
-    max_examples=6,
+    max_examples=6 * MORE,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow],

@@ -12,9 +12,10 @@ import bayes_gpx as bx
 from bayes_gpx.data.features import read_features
 from bayes_gpx.data.sheets import read_sheet
 from bayes_gpx.testing import strategies
+from examples import MORE
 
 tried = settings(
-    max_examples=3,
+    max_examples=3 * MORE,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -147,7 +148,7 @@ def test_sheets_hold_what_was_written(frame):
             assert list(read.columns) == list(frame.columns)
 
 
-@settings(tried, max_examples=2)
+@settings(tried, max_examples=2 * MORE)
 @given(strategies.models(kernels=FEW))
 def test_files_of_fits_hold_the_same_model(drawn):
     model, theta = drawn
