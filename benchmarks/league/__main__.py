@@ -1,0 +1,103 @@
+"""Do 90% intervals of explanations hold the truth, ours and those of other packages?
+
+    python benchmarks/league [--runs N] [--cores N] [--only TRUTH ...]
+
+Each data set of `truths.py` is explained by each method, and every interval is compared with the
+truth of its own question: a method on the scale of logits is scored there, and one that centers its
+curves by centered curves. The scores of each data set are lines of `cells.csv`; a data set that is
+there is not repeated, so a call that was stopped goes on. The table `league.csv` has the coverage
+with its standard error over data sets. `--runs 5` takes an hour, 100 runs a night.
+"""
+
+import argparse
+import csv
+import multiprocessing
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import truths
+from answer import PROB
+from cells import OURS, scored
+
+FOLDER = Path(__file__).parent
+CELLS, TABLE, WARNED = (FOLDER / f"{name}.csv" for name in ("cells", "league", "warned"))
+SCORES = ["count", "held", "width", "error", "claims", "wrong"]
+FIELDS = ["truth", "run", "method", "estimand", *SCORES, "spread", "seconds", "warned"]
+ERRORS = 3
+"""Standard errors that the coverage may lie from 90% in a well-specified cell."""
+
+
+def compute(names, runs, cores):
+    """Add the data sets that are missing, run by run, so that every truth has its share."""
+    done = set()
+    if CELLS.exists():
+        cells = pd.read_csv(CELLS, usecols=["truth", "run"])
+        done = set(zip(cells["truth"], cells["run"], strict=True))
+    asked = [(n, run) for run in range(runs) for n in names if (n, run) not in done]
+    began = time.perf_counter()
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"  # of the processes below, one for each core
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(cores, mp_context=spawn) as pool:
+        waiting = {pool.submit(scored, *each): each for each in asked}
+        for count, future in enumerate(as_completed(waiting), start=1):
+            lines = future.result()
+            new = not CELLS.exists()
+            with CELLS.open("a", newline="") as file:
+                writer = csv.writer(file, lineterminator="\n")
+                if new:
+                    writer.writerow(FIELDS)
+                writer.writerows(lines)
+            took = time.perf_counter() - began
+            print(f"{count} of {len(asked)}: {waiting[future]}, {took:.0f} s", file=sys.stderr)
+
+
+def summarize(cells):
+    """Coverage of each cell with its standard error over data sets, and whether it passes."""
+    cells = cells.assign(coverage=cells["held"] / cells["count"])
+    by = cells.groupby(["estimand", "truth", "method"], sort=False)
+    total = by[["claims", "wrong", "count"]].sum()
+    table = pd.DataFrame({"runs": by.size(), "coverage": by["coverage"].mean()})
+    table["se"] = by["coverage"].std() / np.sqrt(table["runs"])
+    table["low"], table["high"] = (table["coverage"] + s * ERRORS * table["se"] for s in (-1, 1))
+    table["width"] = by["width"].mean() / by["spread"].mean()
+    table["error"] = by["error"].mean() / by["spread"].mean()
+    table["claims"] = total["claims"] / total["count"]
+    table["wrong claims"] = (total["wrong"] / total["claims"]).where(total["claims"] > 0)
+    table["seconds"] = by["seconds"].mean()
+    table = table.reset_index()
+    judged = table["truth"].isin(truths.WELL_SPECIFIED) & table["method"].isin(OURS)
+    inside = (table["low"] <= PROB) & (PROB <= table["high"])
+    table["passes"] = np.where(judged, np.where(inside, "yes", "no"), "")
+    return table
+
+
+def main():
+    """Compute what is missing, and print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=truths.TRUTHS, choices=truths.TRUTHS)
+    asked = parser.parse_args()
+    compute(asked.only, asked.runs, asked.cores)
+    cells = pd.read_csv(CELLS, keep_default_na=False)
+    numbers = [*SCORES, "spread", "seconds"]
+    cells[numbers] = cells[numbers].apply(pd.to_numeric)
+    table = summarize(cells)
+    table.to_csv(TABLE, index=False, float_format="%.3g")
+    wide = table.pivot(index=["estimand", "method"], columns="truth", values="coverage")
+    print((100 * wide[list(dict.fromkeys(table["truth"]))]).round(0).to_string(na_rep=""))
+    own = cells[cells["method"].isin(OURS)].drop_duplicates(["truth", "run", "method"])
+    own = own.assign(runs=1, warned=own["warned"] != "")
+    warned = own.groupby(["truth", "method"], sort=False).agg({"runs": "sum", "warned": "mean"})
+    warned.to_csv(WARNED, float_format="%.3g")
+    print(warned.to_string())
+
+
+if __name__ == "__main__":
+    main()

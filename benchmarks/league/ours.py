@@ -1,0 +1,77 @@
+"""Answers of bayes_gpx, each by one call, with the package's defaults.
+
+Laplace's approximation gives a thousand draws of the hyperparameters; a hundred of them explain.
+"""
+
+import warnings
+
+from answer import Answer
+from truths import NAMES
+
+import bayes_gpx as bx
+
+QUIET = {"seed": 1, "progressbar": False}
+HYPERPARAMETERS = {"map": 1, "laplace": 100}
+FUNCTIONS = {"map": 500, "laplace": 5}
+"""Random functions for each draw of the hyperparameters."""
+
+
+def answers(data, method):
+    """All answers of a GP fitted by a method, and the names of what was warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = bx.GP(data.X, data.y, likelihood=data.family)
+        found = list(explained(model, model.fit(method, **QUIET), data, method))
+    return found, sorted({w.category.__name__ for w in caught if w.category.__module__ in OURS})
+
+
+OURS = {w.__module__ for w in (bx.FitWarning, bx.ExtrapolationWarning)}
+
+
+def explained(model, fit, data, method):
+    """The answers of a fitted model."""
+    new, start = data.new, {"baseline": data.baseline}
+    given = {"num_draws": HYPERPARAMETERS[method], **QUIET}
+    sampled = given | {"draws": FUNCTIONS[method], "on": "latent"}
+    given["keep"] = "summary"
+    latent = given | {"on": "latent"}
+
+    steps = {"features": NAMES, "steps": data.grid.shape[1]}
+    # The grid reaches from the least to the greatest value of the rows that are averaged over.
+    found = bx.partial_dependence(model, fit, data.background, **steps, **sampled)
+    mean, band = found["partial_dependence_mean"], found["partial_dependence_band"]
+    yield answer("curve", "curve", mean, band)
+
+    found = bx.slopes(model, fit, features=NAMES, num_draws=given["num_draws"], **QUIET)
+    yield of(found, "average slope", "average slope", "average_slope")
+
+    found = bx.derivatives(model, fit, new, features=NAMES, **latent)
+    yield of(found, "slope", "slope", "derivative")
+
+    found = bx.attributions(model, fit, new, **start, **latent)
+    yield of(found, "attribution", "attribution", "attribution")
+
+    found = bx.shapley_values(model, fit, new, **start, **latent)
+    yield of(found, "Shapley value", "Shapley value of a row", "attribution")
+
+    found = bx.treatment_effects(model, fit, treatment="t", **given)
+    yield of(found, "average effect", "average effect", "ate")
+
+    found = bx.treatment_effects(model, fit, new, treatment="t", **latent)
+    yield of(found, "effect", "effect", "effect")
+
+    measure = "mean_absolute_derivative"
+    found = bx.importances(model, fit, data.background, measures=[measure], **sampled)[measure]
+    draws = found.sel(feature=NAMES).stack(sample=("chain", "draw"))
+    yield Answer.of_sizes(measure, draws.transpose("sample", "feature").values)
+
+
+def of(found, estimand, truth, name):
+    """An answer from the moments of a variable."""
+    return answer(estimand, truth, found[f"{name}_mean"], found[f"{name}_interval"])
+
+
+def answer(estimand, truth, mean, interval):
+    """An answer from a mean and an interval."""
+    low, high = (interval.sel(ci_bound=end).values for end in ("lower", "upper"))
+    return Answer(estimand, truth, mean.values, low, high)
