@@ -277,6 +277,8 @@ def stability(
         )
     value = dataset["value"].transpose("obs", "feature")
     mean = dataset[f"{name}_mean"].transpose("obs", "feature", ...)
+    # Where a sparse Z has no entry, its value is 0, and so is the contribution.
+    value, mean = value.fillna(0.0), mean.where(value.notnull(), 0.0)
     if radius is None and within is None:
         sd = value.std("obs")
         x = (value / sd.where(sd > 0, 1.0)).values

@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -149,7 +150,7 @@ def apart(data):
     asked |= {"grid": data.grid.tolist(), "family": data.family}
     uv = shutil.which("uv") or str(script.parents[2] / ".uv" / "bin" / "uv")
     done = subprocess.run(
-        [uv, "run", "--quiet", "--script", str(script)],
+        [uv, "run", "--quiet", "--python", sys.executable, "--script", str(script)],
         input=json.dumps(asked),
         capture_output=True,
         text=True,

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 import xarray as xr
 from numpy.testing import assert_allclose
 from scipy.stats import binom, pearsonr
@@ -178,6 +179,19 @@ def test_stability_is_the_largest_change_by_distance():
         ratios = np.linalg.norm(w[near] - w[i], axis=1) / apart[near]
         assert_allclose(found[i], ratios.max(), rtol=1e-9)
     assert_allclose(metrics.stability(dataset, 1000), metrics.stability(dataset, 29))
+
+
+def test_stability_of_a_sparse_table_is_that_of_its_zeros():
+    """What a sparse table leaves out has no contribution, and none is 0."""
+    words = np.where(RNG.uniform(size=(30, 4)) < 0.4, Z["u"].to_numpy()[:, None], 0.0)
+    tables = pd.DataFrame(words, columns=list("pqrs")), scipy.sparse.csr_array(words)
+    found = [
+        bx.contributions(bx.GPX(X, Y, table, scale=False, weight_prior="shared"), GPX, **SUMMARY)
+        for table in tables
+    ]
+    for options in ({}, {"radius": np.inf}):
+        dense, sparse = (metrics.stability(each, **options) for each in found)
+        assert_allclose(sparse, dense, rtol=1e-9)
 
 
 def test_stability_passes_over_neighbours_with_the_same_values():
