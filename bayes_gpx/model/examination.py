@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pymc as pm
+import pytensor.tensor as pt
 import xarray as xr
-from scipy.stats import ks_2samp
+from scipy.stats import ks_2samp, spearmanr
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.data.training import TrainingData
@@ -31,9 +32,13 @@ ENOUGH_DRAWS, PRIOR_DRAWS, SAME = 100, 1000, 0.1
 """Fewest draws to compare a posterior with its prior, draws of the prior, and the
 Kolmogorov-Smirnov distance up to which both count as equal."""
 
-BELOW, EXPECTED = 8.0, 1e-3
-"""Nats (4 standard deviations) below the median left-out density at which a row is an outlier, and
-the expected proportion of such rows."""
+FAR, EXPECTED = 4.0, 1e-3
+"""Standard deviations from what the other rows predict at which a row is an outlier, and the
+expected proportion of such rows."""
+
+UNEVEN, CHANCE = 2.5, 1e-3
+"""Ratio of the noise's sds in the outer thirds of a column above which the noise varies with it,
+and the probability to say so by chance."""
 
 ALONE = 2.0
 """Nats by which the best optimum must exceed all others to be reported as alone."""
@@ -65,7 +70,7 @@ def examine(model: Any, idata: xr.DataTree) -> list[str]:
         *_far_values(model),
         *_starts(idata),
         *_prior(model, idata),
-        *_outliers(model, idata),
+        *_residuals(model, idata),
         *_dispersion(model, idata),
         *_varying_noise(model, idata),
     ]
@@ -244,20 +249,57 @@ def _prior(model: Any, idata: xr.DataTree) -> Iterator[str]:
         )
 
 
-def _outliers(model: Any, idata: xr.DataTree) -> Iterator[str]:
-    """Responses that normal noise all but excludes."""
+def _deviation(draw: OneDraw) -> list[Tensor]:
+    """Deviation of each response from what the others predict, in sds, and this prediction."""
+    given = draw.given
+    _, _, mean, spread = draw.strategy.leave_one_out(given)
+    return [(given.y - mean) / pt.sqrt(spread + given.noise_sd**2), mean]
+
+
+def _residuals(model: Any, idata: xr.DataTree) -> Iterator[str]:
+    """Responses that normal noise all but excludes, and noise whose size varies."""
     spec, data = model.specification, model.training
-    if not spec.normal or "log_likelihood" not in idata.children or data.outputs is not None:
+    if not spec.normal or data.outputs is not None or data.streamed:
         return
-    (terms,) = idata["log_likelihood"].to_dataset().data_vars.values()
-    each = terms.mean(("chain", "draw")).values.ravel()
-    far = np.flatnonzero(each < np.median(each) - BELOW)
-    if len(far) > EXPECTED * len(each):
-        labels = [str(data.X.index[k]) for k in far[np.argsort(each[far])]]
+    theta = {name: np.asarray(value) for name, value in medians(model, idata).items()}
+    (away, mean), *_ = at_training_rows(model, theta, _deviation, progressbar=False)
+    size, mean = np.abs(away.ravel()), mean.ravel()
+    far = np.flatnonzero(size > FAR)
+    if len(far) > EXPECTED * len(size):
+        labels = [str(data.X.index[k]) for k in far[np.argsort(-size[far])]]
         rows = "row" if len(labels) == 1 else "rows"
         yield (
-            f"{len(labels)} of {data.n} responses lie 4 or more standard deviations from what the "
-            f"others predict ({rows} {_some(labels)}). Check them, or use likelihood='student_t'."
+            f"{len(labels)} of {data.n} responses lie {FAR:g} or more standard deviations from "
+            f"what the others predict ({rows} {_some(labels)}). Check them, or use "
+            "likelihood='student_t'."
+        )
+    yield from _uneven(size, {**_numeric(data), f"predicted {data.y_name}": mean})
+
+
+def _numeric(data: TrainingData) -> dict[str, np.ndarray]:
+    """Columns of X that are numbers, by name."""
+    columns = zip(data.X.columns, data.X.values.T, strict=True)
+    return {name: values for name, values in columns if name not in data.X.levels}
+
+
+def _uneven(size: np.ndarray, along: Mapping[str, np.ndarray]) -> Iterator[str]:
+    """Noise that varies along a column, or along what is predicted."""
+    found = []
+    for name, values in along.items():
+        low, high = np.quantile(values, [1 / 3, 2 / 3])
+        first, last = size[values <= low], size[values >= high]
+        if low < high:
+            ratio = np.sqrt(np.mean(last**2) / np.mean(first**2))
+            found.append((spearmanr(values, size).pvalue, ratio, name))
+    p, ratio, name = min(found, default=(1.0, 1.0, ""))
+    if p * len(found) < CHANCE and max(ratio, 1 / ratio) > UNEVEN:
+        ends = ("largest", "smallest") if ratio > 1 else ("smallest", "largest")
+        yield (
+            f"The noise varies with {name}: its sd is {max(ratio, 1 / ratio):.2g} times as large "
+            f"in the third of the rows with the {ends[0]} {name} as in the third with the "
+            f"{ends[1]}. "
+            "Intervals are too narrow where the noise is large, and too wide elsewhere. Use "
+            "likelihood='heteroscedastic_normal', or a logarithm of the response."
         )
 
 

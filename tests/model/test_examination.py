@@ -94,19 +94,65 @@ def test_features_with_a_few_huge_values():
     assert "few values" not in told(bx.GP(logs, Y, priors=priors))
 
 
-def test_outliers_of_normal_noise_are_named_by_their_rows():
+@pytest.mark.parametrize("method", ["map", "laplace"])
+def test_outliers_of_normal_noise_are_named_by_their_rows(method):
     y = pd.Series(Y, [f"p{k}" for k in range(50)])
     y[["p7", "p31"]] += 8.0
     frame = X.set_axis(y.index)
     model = bx.GP(frame, y)
     with pytest.warns(bx.FitWarning):
-        idata = model.fit("laplace", seed=0, progressbar=False)
+        idata = model.fit(method, seed=0, progressbar=False)
     said = idata.attrs["examination"]
     assert "2 of 50 responses lie 4 or more standard deviations" in said
     assert "(rows p7, p31)" in said or "(rows p31, p7)" in said
     assert "responses lie" in "".join(room.examine(model, idata))
     heavy = bx.GP(frame, y, likelihood="student_t", priors={"nu": 4.0})
     assert "responses lie" not in "".join(room.examine(heavy, idata))
+
+
+def test_deviations_are_those_of_refits_without_each_row():
+    """From y, in the sds of a dense prediction by the other rows at the same hyperparameters."""
+    model = bx.GP(X, Y, scale=False)
+    theta = {"lengthscale": np.array([1.0, 2.0]), "amplitude": 1.2, "sigma": 0.4}
+    (away, mean), *_ = room.at_training_rows(model, theta, room._deviation, progressbar=False)
+    apart = (X.to_numpy()[:, None] - X.to_numpy()) / theta["lengthscale"]
+    K = 1.44 * np.exp(-0.5 * (apart**2).sum(axis=-1))
+    center = model.training.y_scaling.center
+    for k in (0, 7, 49):
+        others = np.delete(np.arange(50), k)
+        C = np.linalg.inv(K[np.ix_(others, others)] + 0.16 * np.eye(49))
+        expected = K[k, others] @ C @ (Y[others] - center)
+        sd = np.sqrt(1.44 - K[k, others] @ C @ K[others, k] + 0.16)
+        np.testing.assert_allclose(mean.ravel()[k], expected, rtol=1e-8)
+        np.testing.assert_allclose(away.ravel()[k], (Y[k] - center - expected) / sd, rtol=1e-8)
+
+
+def test_noise_that_varies_with_a_column():
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame(rng.normal(size=(120, 2)), columns=["dose", "age"])
+    mean = np.sin(rows["dose"].to_numpy())
+    grown = mean + 0.3 * np.exp(0.8 * rows["age"].to_numpy()) * rng.normal(size=120)
+    said = told(bx.GP(rows, grown))
+    assert "The noise varies with age: its sd is" in said and "with the largest age" in said
+    assert "with the smallest age" in told(bx.GP(rows.assign(age=-rows["age"]), grown))
+    assert told(bx.GP(rows, mean + 0.3 * rng.normal(size=120))) == ""
+
+
+def test_even_noise_seldom_seems_to_vary():
+    rng, along = np.random.default_rng(2), ["a", "b", "c", "d", "e"]
+    told = [
+        list(room._uneven(np.abs(rng.normal(size=n)), {k: rng.normal(size=n) for k in along}))
+        for n in np.repeat([20, 60, 200], 300)
+    ]
+    assert sum(map(len, told)) <= 5
+
+
+def test_columns_of_few_values_can_tell_of_noise():
+    rng = np.random.default_rng(3)
+    flag = np.repeat([0.0, 1.0], 60)
+    (said,) = room._uneven(np.abs(rng.normal(size=120)) * (1 + 3 * flag), {"flag": flag})
+    assert "with the largest flag" in said
+    assert list(room._uneven(np.abs(rng.normal(size=120)), {"flag": np.zeros(120)})) == []
 
 
 def test_counts_that_vary_more_than_poisson_counts():
