@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+import pydoc
 import re
 
 import numpy as np
@@ -113,5 +114,40 @@ def test_public_functions_name_every_option_and_say_the_shared_ones_alike():
         assert kinds.get(inspect.Parameter.VAR_KEYWORD, "pc_kwargs") == "pc_kwargs", name
     for name in ("attributions", "derivatives", "predictions", "slopes", "weights"):
         doc = inspect.getdoc(getattr(bx, name))
+        heads = re.findall(r"^(\w+(?:, \w+)*)(?: : .*)?$", doc, re.MULTILINE)
+        documented = [option for head in heads for option in head.split(", ")]
         for option in ("num_draws", "seed", "progressbar"):
-            assert doc.count(f"\n{option} : {SHARED[option]}\n".split("\n    ")[0]) == 1
+            assert documented.count(option) == 1
+            assert f"\n{option} : {SHARED[option]}\n" in doc
+
+
+def public_docstrings():
+    """Docstrings by name of all public functions and classes, and of the methods of models."""
+    found = {name: getattr(bx, name) for name in bx.__all__}
+    found |= {f"GP.{name}": getattr(bx.GP, name) for name in ("fit", "of_event", "of_output")}
+    return {name: inspect.getdoc(value) for name, value in found.items() if callable(value)}
+
+
+PARTS = r"\n(?:References|Examples)\n-+\n(?:.|\n)*"
+TABLE = r"^ *=[= ]+\n.*\n *=[= ]+\n(?:.*\n)*? *=[= ]+$"
+
+
+def test_docstrings_are_short():
+    """At most 350 words beside tables, references, examples and options that functions share."""
+    long = {}
+    for name, doc in public_docstrings().items():
+        for option, meaning in SHARED.items():
+            doc = doc.replace(f"\n{option} : {meaning}\n", "\n")
+        words = re.sub(TABLE, "", re.sub(PARTS, "", doc), flags=re.MULTILINE).split()
+        if len(words) > (480 if name == "GP" else 350):  # GP has 22 options
+            long[name] = len(words)
+    assert long == {}
+
+
+def test_help_fits_on_two_screens():
+    lines = {}
+    for name in bx.__all__:
+        if inspect.isfunction(getattr(bx, name)):
+            text = pydoc.render_doc(getattr(bx, name), renderer=pydoc.plaintext)
+            lines[name] = len(text.splitlines())
+    assert {name: n for name, n in lines.items() if n > 130} == {}

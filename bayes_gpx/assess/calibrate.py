@@ -68,23 +68,19 @@ def calibrate(
     runs : int
         Number of runs.
     method : {"nuts", "laplace", "svgp"}
-        Method of the refits.
+        Method of the refits. For "svgp", only f is checked.
     quantities : callable, optional
         ``quantities(model, idata)`` returns a Dataset of further quantities with dims `chain` and
-        `draw`, functions of hyperparameters and data. It is called with the refitted model, once
-        with the fit and once with a dict of the true hyperparameters, and then only the first draw
-        counts.
+        `draw`. It is called with the refitted model, and the fit or the true hyperparameters.
     posterior : xarray.DataTree, optional
         A fit of the model. Truths then come from this posterior instead of the prior, and each
-        refit combines the observed responses with a replicate of them [2]_. This checks calibration
-        near the data, not over the whole prior.
+        refit combines the observed responses with a replicate of them [2]_.
     draws : int
         Draws that each truth is ranked among, thinned from the fit.
     executor : concurrent.futures.Executor, optional
         Runs several refits at a time, for example Dask's ``client.get_executor()``.
     path : str or path, optional
-        Folder for the results of each run. A repeated call with the same arguments computes only
-        missing runs.
+        Folder for the results of each run. A repeated call computes only missing runs.
     seed : int, optional
         Seed of the runs.
     progressbar : bool
@@ -97,10 +93,8 @@ def calibrate(
     xarray.DataTree
         - `prior_sbc` or `posterior_sbc`: ranks in (0, 1), with dims `chain` (one), `draw` (runs)
           and the dims of the quantity; plot them with ``az.plot_ecdf_pit(found,
-          group="prior_sbc")``. The quantities are the hyperparameters by name; `f`, `y`,
-          `derivative`, `attribution` from the mean, `relevance` where the likelihood has it, and
-          for a GPX `weight` and `contribution`, at three rows; and `log_likelihood` of all
-          responses given hyperparameters;
+          group="prior_sbc")``. The quantities are hyperparameters, explanations at three rows, and
+          `log_likelihood` of all responses given hyperparameters;
         - `truth`: the true values;
         - `runs`: seconds, and the diagnostics of the fits;
         - `uniformity`: the smallest p-value of each quantity, by `arviz_stats`, times the number of
@@ -112,14 +106,6 @@ def calibrate(
     ------
     ValueError
         For a method without draws, out-of-core rows, and a fit of another model.
-
-    Notes
-    -----
-    Refits keep the scaling, the center of the link and the inducing points of the model; with
-    ``scale=True`` these come from the observed data. A relevance depends on the posterior, so it is
-    ranked as a function of hyperparameters and the replicate, with the same replicate on both
-    sides. If latent values are sampled, relevance and `log_likelihood` are left out. For "svgp",
-    which has one hyperparameter draw, only f is checked.
 
     References
     ----------

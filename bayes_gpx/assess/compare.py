@@ -62,35 +62,27 @@ def compare(
 ) -> pd.DataFrame:
     """Compare models by how well they predict rows that were left out.
 
-    Use it for models of the same response. Scores are log predictive densities: of each row given
+    Scores are log predictive densities: of each row given
     all others; with `groups`, of each group given the other groups; with `order`, of each row given
-    all rows before it. Nothing is refitted. The densities have a closed form for each
-    hyperparameter draw, and importance weights correct for the fact that the draws were fitted to
-    the held-out rows as well.
+    all rows before it. Nothing is refitted: importance weights correct for the rows that the
+    draws were fitted to.
 
     Parameters
     ----------
     models : dict of (model, idata)
         At least two, by name, fitted by one method; one is enough with `baselines`.
-    X_new, Z_new : frame or array (m, d), (m, p), optional
+    X_new, Z_new, y_new, groups_new : frames or arrays of m rows, optional
         Rows that no model was fitted to, with the columns that all models need.
-    y_new : array (m,)
-        Responses of the new rows.
-    groups_new : array (m,), optional
-        Groups of the new rows, for models with groups.
     groups : str, or series or array (n,), optional
-        A column of X or Z, or a label for each row: rows with equal labels are left out together,
-        for example all rows of one patient. Each group has one score.
+        A column of X or Z, or a label for each row. Rows of a group are left out together.
     order : str, or series or array (n,), optional
-        A column of X or Z, or a number or date for each row: the order of the rows. Each time has
-        one score. Needs a Gaussian likelihood, no approximation and no constraints.
+        A column of X or Z, or a number or date for each row. Each time has one score. Needs a
+        Gaussian likelihood, no approximation and no constraints.
     start : int, optional
-        With `order`, number of rows at the beginning that are not scored; half of all rows by
-        default.
+        With `order`, number of first rows without a score.
     baselines : bool
-        Also fit and compare "linear model", a Bayesian linear regression on the columns of X (of Z
-        for a GPX), and "mean only", a constant, with the likelihood of the first model and by its
-        method.
+        Also fit and compare "linear model", a Bayesian linear regression, and "mean only", with the
+        likelihood and the method of the first model.
     method : {"stacking", "BB-pseudo-BMA", "pseudo-BMA"}
         Method for the weights of the models; see `arviz.compare`.
 
@@ -99,29 +91,17 @@ def compare(
     pandas.DataFrame
         The frame of ``az.compare``, best model first, which ``az.plot_compare`` draws, and:
 
-        - `held_out`, `held_out_se`: sum of the log predictive densities of the new responses, each
-          alone, and its standard error; NaN without new rows;
+        - `held_out`, `held_out_se`: sum of the log predictive densities of the new responses, and
+          its standard error;
         - `khat`: largest Pareto k of the weights; above 0.7 a few draws decide a score. NaN for
-          fits with one draw, as from ``fit("map")``: their hyperparameters are taken as known
-          although the held-out rows were used for them too, so scores are too high;
-        - `fit`: the method of the fit;
-        - `note`: the difference from the first model in words; with `groups` or `order` also
-          whether `khat` is so large that refits are needed.
+          fits with one draw, which have too high scores;
+        - `fit`, `note`: the method of the fit, and the difference from the first model in words.
 
     Raises
     ------
     ValueError
-        For fits by different methods; for models with different rows, responses or kinds of
-        response, because their densities are not comparable; for `groups` or `order` that differ
-        between models or do not fit their rows, or both at once; and for models without a closed
-        form for them.
-
-    Notes
-    -----
-    With `order`, the draws are conditioned on all later rows, so the weights must undo more than
-    one row. `khat` is larger for rows with few rows before them. Bürkner, Gabry and Vehtari (2020)
-    refit if it exceeds 0.7. Instead, choose a larger `start`, or fit models to the rows before a
-    time and score the later rows by `X_new`.
+        For different methods, rows, responses or kinds of response; for `groups` or `order` that
+        do not fit the rows, or both at once; and for models without a closed form.
 
     References
     ----------

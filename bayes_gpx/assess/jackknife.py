@@ -45,8 +45,7 @@ def jackknife_plus(
     where the model is right, and vary with x more.
 
     Fit the model to one part of the rows, and pass the other part as `calibration`. Each
-    calibration row is then predicted from the training rows and the other calibration rows, by
-    posterior means. The hyperparameters and the scales stay those of the fit. If all calibration
+    calibration row is then predicted from all other rows, by posterior means. If all calibration
     rows and the new row are exchangeable, an interval contains its response with a probability of
     at least ``2 * ci_prob - 1``, and nearly always of about `ci_prob`.
 
@@ -93,10 +92,6 @@ def jackknife_plus(
 
     Notes
     -----
-    With leave-one-out predictions m_i(x) of a new row and absolute residuals r_i of n calibration
-    rows, an interval begins at the k-th smallest m_i(x) - r_i and ends at the k-th largest
-    m_i(x) + r_i, where k is the whole part of ``(1 - ci_prob) * (n + 1)``.
-
     The guarantee is for new rows on average, not for each x. Time series and rows in groups are not
     exchangeable.
 

@@ -122,13 +122,9 @@ def project(
 
     Use this variable selection by projection to choose a small model, and `relevance` to rank
     features of one model. The model with all features is the reference. A submodel has the same
-    kernel and likelihood on the first features of a search path; in a GPX without its own Z, the
-    other features have no weights either. Each draw of the reference is projected: the submodel's
-    hyperparameters minimize the Kullback-Leibler divergence, summed over rows, from the reference's
-    leave-one-out predictive distributions [1]_. Submodels are never fitted to y, so their
-    uncertainty is the reference's, as far as fewer features can express it. Cross-validation scores
-    the submodels and repeats the search without each fold: selecting and scoring on the same rows
-    would favor small models.
+    kernel and likelihood on the first features of a search path. Its hyperparameters minimize the
+    Kullback-Leibler divergence, summed over rows, from the reference's leave-one-out predictive
+    distributions [1]_. Cross-validation scores submodels and repeats the search without each fold.
 
     Parameters
     ----------
@@ -138,20 +134,17 @@ def project(
         Its fit, or a dict of fixed hyperparameters, which all folds then share.
     path : "relevance", "variance" or list of str
         Order in which features enter, found again in each fold. "relevance" takes the average
-        `bayes_gpx.relevance` (KL-diff). "variance" takes the variance of the mean prediction if a
-        feature is drawn anew given the others, as if features were normal ([2]_, "VAR"); it
-        measures what a feature adds to the others, so two collinear features both enter late. A
-        list fixes the order of some or all features.
+        `bayes_gpx.relevance`. "variance" takes the variance of the mean prediction if a feature is
+        drawn anew given the others ([2]_, "VAR"). A list
+        fixes the order of some or all features.
     sizes : list of int, optional
         Numbers of features; by default from 0 to all features of the path, at most 20. Size 0
         predicts one normal distribution for all rows.
     folds : int
-        Number of folds. The reference is refitted without each fold, by the method of `idata`, and
-        the search is repeated.
+        Number of folds. The reference is refitted without each.
     clusters : int
-        Number of evenly spaced reference draws that are projected and scored. A search takes a
-        fraction of a second for each draw and size, growing with the cube of the number of rows;
-        see Notes.
+        Number of evenly spaced reference draws that are projected and scored. Time is proportional
+        to it, and grows with the cube of the number of rows.
     executor : concurrent.futures.Executor, optional
         Works on several folds at a time, for example Dask's ``client.get_executor()``.
     seed : int, optional
@@ -175,17 +168,6 @@ def project(
     -----
     ConvergenceWarning
         If projections of some draws did not converge.
-
-    Notes
-    -----
-    Projected hyperparameters have no priors, because the reference contains the prior information.
-    A fold is left out of y only; data keep the scale of all rows.
-
-    The divergences of classes and counts, and of Student's t, are the divergences of `relevance`.
-    They compare distributions of one family, so its shape (`nu`, `dispersion`) stays as in the
-    reference, and so do loadings of correlated classes. Gradients are exact with a Gaussian
-    likelihood and no approximation. Otherwise they are finite differences, which take longer in
-    proportion to the number of hyperparameters; pass fewer `clusters`.
 
     References
     ----------

@@ -47,25 +47,22 @@ OF_ROWS = ("value", "level", "baseline", "baseline_value")
 
 SHARED = {
     "of": """{"value", "survival", "probability", "hazard", "quantile"} or ("weight", name)
-    Explain the mean of y, or an event as in `GP.of_event`: P(y > at), P(y = at), the hazard, or the
-    y that is not exceeded with probability `at`; or, for a GPX, the weight of a column of Z as in
-    `GPX.of_weight`.""",
+    Explain the mean of y, an event as in `GP.of_event`, or a weight as in `GPX.of_weight`.""",
     "at": """float or sequence of floats, optional
-    Values of y, or probabilities, for events; several add a dim `at`.""",
+    Values of y, or probabilities, of events; several add a dim `at`.""",
+    "groups_new": """series or array (m,), optional
+    Groups of the new rows, for models with groups.""",
+    "obs": """label or list of labels, optional
+    Only these rows.""",
+    "by": """True, str, list of str, series or frame, optional
+    Explain averages over all rows, groups of rows or weights, as `by`, instead of rows.""",
     "draws": """int
-    Number of conditional draws if `idata` has a single hyperparameter draw. Otherwise each
-    hyperparameter draw gives one.""",
+    Number of draws if `idata` has a single draw of the hyperparameters.""",
     "num_draws": """int, optional
     Thin the hyperparameter draws evenly to at most this many.""",
-    "features": """list of str, optional
-    Only these features.""",
+    "features": "list of str, optional",
     "covariance": """bool
-    Add covariances within an observation, named `_cov`; with `by`, across all groups.""",
-    "by": """True, str, list of str, series or frame, optional
-    Explain averages over rows instead: of all rows; of rows with equal values in a column, or in
-    several; with equal labels (m,); or sums by the weights in a frame (m, groups), used as given.
-    Linear in f, so exact; draws are joint over groups, and the dim `by` replaces `obs`. For
-    probabilities and rates pass ``on="latent"``.""",
+    Add covariances within an observation, or with `by` across groups, as `_cov`.""",
     "joint": """bool
     Draw all observations jointly, at most 5000 quantities.""",
     "keep": """{"draws", "summary"}
@@ -73,17 +70,15 @@ SHARED = {
     "on": """{"response", "latent"}
     Explain the mean response or f. They are equal for a Gaussian likelihood.""",
     "path": """str or path, optional
-    Stream the draws to a new zarr store. A repeated call continues an interrupted one.""",
+    Stream the draws to a zarr store. A repeated call continues an interrupted one.""",
     "executor": """concurrent.futures.Executor, optional
-    Its workers share the draws, or chunks of more than 16,384 rows, whose draws need a `path`.""",
-    "seed": """int, optional
-    Seed of the draws.""",
-    "progressbar": """bool
-    Show progress.""",
+    Its workers share the draws, or chunks of more than 16,384 rows.""",
+    "seed": "int, optional",
+    "progressbar": "bool",
     "ci_prob": """float, optional
     Probability of the intervals, 90% by default.""",
 }
-"""Type and meaning of each option, as numpydoc writes them."""
+"""Type and meaning of each option; docs/notation.md explains them."""
 
 DEFAULTS = {
     name: parameter.default
@@ -94,11 +89,12 @@ DEFAULTS = {
 
 def documented[Function: Callable](function: Function) -> Function:
     """Add the shared options that a docstring leaves out to the end of its parameters."""
-    doc = getdoc(function) or ""
+    parameters, returns, rest = (getdoc(function) or "").partition("\n\nReturns\n-------")
+    heads = [line.partition(" : ")[0] for line in parameters.splitlines() if line[:1].strip()]
+    known = {name for head in heads for name in head.split(", ")}
     names = [name for name in signature(function).parameters if name in SHARED]
-    missing = [name for name in names if f"\n{name} : " not in doc]
-    text = "".join(f"{name} : {SHARED[name]}\n" for name in missing)
-    function.__doc__ = doc.replace("\n\nReturns\n-------", f"\n{text}\nReturns\n-------", 1)
+    missing = [f"\n{name} : {SHARED[name]}" for name in names if name not in known]
+    function.__doc__ = "".join([parameters, *missing, returns, rest])
     return function
 
 

@@ -94,30 +94,18 @@ def attributions(
     Parameters
     ----------
     model : GP or GPX
-        In a GPX, z' g(x) is attributed to the features of X. If Z was given, z is fixed.
     idata : xarray.DataTree or dict
         A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
-        New rows; None for the training rows.
+        New rows; None for the training rows. If a GPX was given Z, z is fixed.
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or its row, or dict of these
-        Where paths start, in user units. Attributions are averaged over several rows (expected
-        gradients; beyond 20 rows by random functions). A dict gives attributions for each of its
-        baselines: ``{label: rows.mean() for label, rows in X.groupby(labels)}``.
-    method : {"exact", "gauss_legendre", "right", "trapezoid", "simpson", "taylor"}
-        "exact" is a closed form for the squared exponential and an adaptive quadrature for other
-        kernels. The other methods reproduce the literature: simple quadratures, and a Taylor
-        expansion of the mean response ("taylor", means only).
-    steps : int, optional
-        Steps of the simple quadratures, 50 by default.
-    of : {"value", "log_variance", "survival", "probability", "hazard", "quantile"} or tuple
-        Attribute f or the mean response, or the log of the predictive variance: of y (for classes
-        of the indicator of each class, at exposure 1 for counts), or of f with ``on="latent"``. A
-        log variance of +0.69 doubles the variance. The others are events as in `GP.of_event`;
-        ``("weight", name)`` is the weight of a column of Z, as in `GPX.of_weight`.
-    groups_new : series or array (m,), optional
-        Groups of the new rows, for models with groups.
-    obs : label or list of labels, optional
-        Only these rows.
+        Where paths start, in user units. Several rows are averaged (expected gradients). A dict has
+        results for each of its baselines.
+    method, steps : {"exact", "gauss_legendre", "right", "trapezoid", "simpson", "taylor"}, int
+        The others than "exact" reproduce the literature; quadratures have 50 steps by default.
+    of, at : {"value", "log_variance", "survival", "probability", "hazard", "quantile"} or tuple
+        As in `predictions`; "log_variance" is the log of the predictive variance, and ``("weight",
+        name)`` a weight as in `GPX.of_weight`.
 
     Returns
     -------
@@ -132,30 +120,22 @@ def attributions(
         `difference`, with moments        [chain, draw,] obs              y
         `value`, `baseline`               obs, feature; feature           x
         `completeness_residual`           obs                             y
-        `completeness_residual_variance`  obs                             y squared
         ================================  ==============================  ===========
 
-        `difference` is f(x) - f(baseline); residuals are the largest errors of its sum. `level`
-        names the level of a categorical column. A dict of baselines adds a last dim `baseline`.
-
-        For classes and counts the unit is the probability or the rate, unless ``on="latent"``. The
-        mean is exact for the normal approximation of f, the sd is that of the draws, and there is
-        no interval. A log variance has one value for each hyperparameter draw.
+        `difference` is f(x) - f(baseline), and the residual is the error of its sum. For classes
+        and counts the unit is the probability or the rate, unless ``on="latent"``, and there is no
+        interval.
 
     Raises
     ------
     ValueError
-        For input that does not fit the model, a kernel without derivatives, and combinations that
-        are not supported: ``joint=True``, or the log variance, with several rows of a baseline;
-        "taylor" for a Gaussian likelihood. Also for a log variance that is infinite: of Student's t
-        with nu up to 2, and at points where f is known for certain.
+        For input that does not fit the model, a kernel without derivatives, and unsupported
+        combinations; "Reading attributions correctly" in the guide lists them.
 
     Warns
     -----
-    ExtrapolationWarning
-        If new rows leave the training data.
-    CompletenessWarning
-        If attributions miss the difference, or its variance, by more than 1e-6 of the largest.
+    ExtrapolationWarning, CompletenessWarning
+        If new rows leave the training data; if attributions do not add up to the difference.
 
     References
     ----------

@@ -68,8 +68,7 @@ def comparisons(
 ) -> xr.Dataset:
     """Compare predictions at two values of a variable, all else being equal.
 
-    A comparison describes the model. It does not predict the response after somebody changes the
-    variable.
+    A comparison describes the model, not the response after somebody changes the variable.
 
     Parameters
     ----------
@@ -85,21 +84,13 @@ def comparisons(
         in the training rows, and each level of a category is compared with the first.
 
         In a dict, for each variable a value and those to compare it with: ``{"bmi": (30, 25)}``
-        gives the prediction at 25 minus the prediction at 30. Dates are text such as
-        ``"2011-03-01"``, or dates of Python, NumPy or pandas. Or one of: "+sd"; "+1" or another
-        step, in days for dates; "iqr" and "minmax", from the first to the third quartile and from
-        the least to the largest value of the training rows; "pairwise", all pairs of levels.
-        Quartiles of out-of-core data are those of a sample.
+        gives the prediction at 25 minus the prediction at 30. Dates are text or dates. Or one of:
+        "+sd"; "+1" or another step, in days for dates; "iqr", between quartiles; "minmax", between
+        the extremes of the training rows; "pairwise", all pairs of levels.
     comparison : {"difference", "ratio", "lift"}
-        Of the second prediction to the first: the difference, the ratio, or the difference divided
-        by the first. Ratios and lifts are computed for each draw.
-    groups_new : series or array (m,), optional
-        Groups of the new rows, for models with groups.
-    obs : label or list of labels, optional
-        Only these rows.
+        "lift" is the difference divided by the first prediction.
     by : True, str, list of str, series or frame, optional
-        Average over rows, as for `derivatives`. Averages of probabilities, rates, ratios and lifts
-        are averages of joint draws.
+        Average over rows, as for `derivatives`.
 
     Returns
     -------
@@ -121,8 +112,8 @@ def comparisons(
     Raises
     ------
     ValueError
-        For unknown variables or levels, values that are not finite, fewer than two values, too many
-        rows and contrasts to draw jointly, and rows or idata that do not fit the model.
+        For unknown variables or levels, values that are not finite, too many rows and contrasts to
+        draw jointly, and rows or idata that do not fit the model.
 
     Warns
     -----

@@ -68,8 +68,7 @@ def components(
     """Divide f into components, one for each summand of the kernel.
 
     Use components for a kernel that is a sum, such as a trend, a season and the rest, and
-    `contributions` for a GPX. A Gaussian process with such a kernel is a sum of independent
-    Gaussian processes. Given the data they are dependent, and jointly normal for every draw of the
+    `contributions` for a GPX. Given the data, components are jointly normal for every draw of the
     hyperparameters, in closed form. They add up to f.
 
     Parameters
@@ -82,16 +81,11 @@ def components(
         A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new : frame or array (m, d), optional
         New rows; None for the training rows.
-    groups_new : series or array (m,), optional
-        Groups of the new rows, for models with groups.
     order : int
         Highest order of the interactions in `Additive` kernels that become separate components. The
         component `remainder` is the sum of all higher orders.
-    obs : label or list of labels, optional
-        Only these rows.
     on : {"latent", "response"}
-        Components are defined for f. "response" is equal for a Gaussian likelihood, and not
-        supported for classes and counts.
+        Components are defined for f; "response" is not supported for classes and counts.
 
     Returns
     -------
@@ -106,23 +100,17 @@ def components(
         `f`, with moments                 [chain, draw,] obs                f
         `share`                           component                         proportion
         `completeness_residual`           obs                               f
-        `completeness_residual_variance`  obs                               f squared
         `value`                           obs, feature                      x
         ================================  ================================  ==========
 
-        f is in units of y, or on the link scale for a non-Gaussian likelihood. `component_cov`
-        needs ``covariance=True``.
-
         `share` is the covariance, over rows, of the component's mean with the mean of f, divided by
         the variance of the mean of f. Shares add up to 1. A negative share means that the component
-        works against the others; all are NaN for a single row. The residuals are the errors of the
-        sums of means and of variances.
+        works against the others.
 
-        Components have the names of the kernel's summands. Effects in an `Additive` kernel are
-        named by features (``age``, ``age:bmi``), and those without a name by kernel type and
-        features. `group` is the level of the row's group. `constant` contains the mean of y and
-        constant kernels. The coordinate `along`
-        names the first feature that a component varies with; `alone` is true if it is the only one.
+        Components have the names of the kernel's summands, or of features (``age``, ``age:bmi``).
+        `group` is the level of the row's group, and `constant` contains the mean of y. The
+        coordinate `along` names the first feature that a component varies with; `alone` is true if
+        it is the only one.
 
     Raises
     ------
@@ -137,13 +125,8 @@ def components(
 
     Notes
     -----
-    With the covariance k_s of a summand, a component has the mean ``k_s(x, X) alpha``. Two
-    components have the covariance ``k_s(x, x) [s = t] - k_s(x, X) C k_t(X, x)``. Here alpha and C
-    belong to the whole kernel [1]_. If the data cannot distinguish two components, such as two
-    constants or two trends, both have a large variance and their covariance is negative.
-
-    If outputs or classes correlate, k_s is the covariance of all outputs or classes. A component
-    then contains the output's own function and its multiples of the shared functions.
+    If the data cannot distinguish two components, such as two trends, both have a large variance
+    and their covariance is negative [1]_.
 
     References
     ----------

@@ -19,7 +19,7 @@ from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.random_functions import answer, draw_functions, or_else, values
 from bayes_gpx.draws.scales import Latent, Response, response_units
 from bayes_gpx.draws.views import AtRows, ByChainRule
-from bayes_gpx.explain.answered import has_outputs, of_each_output
+from bayes_gpx.explain.answered import documented, has_outputs, of_each_output
 from bayes_gpx.explain.null import by_permutation, replicates
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.prior_functions import WAVES
@@ -47,6 +47,7 @@ SOBOL_SAMPLES = 4
 
 
 @recorded
+@documented
 @on_cores
 def importances(
     model: Model,
@@ -80,30 +81,14 @@ def importances(
     X_new, Z_new : frame or array, optional
         Rows that derivatives are averaged over, and that Sobol indices draw the values of each
         column from; None for the training rows.
-    groups_new : series or array (m,), optional
-        Groups of the new rows, for models with groups.
     measures : list of str, optional
-        Some of the variables below, all by default. The default leaves out `inverse_lengthscale`
-        for kernels without one lengthscale per feature, and Sobol indices for models with groups
-        and for a GPX with its own Z. Sobol indices take nearly all of the time: 4096 (d + 2) rows
-        for each function.
-    obs : label or list of labels, optional
-        Only these rows.
-    on : {"response", "latent"}
-        For classes and counts: measure the probability or rate S(f), or f.
-    draws : int
-        Number of functions if there is a single hyperparameter draw. Otherwise each hyperparameter
-        draw gives one.
-    num_draws : int, optional
-        Thin the hyperparameter draws evenly to at most this many.
+        Some of the variables below, by default all that the model has. Sobol indices take nearly
+        all of the time: 4096 (d + 2) rows for each function.
     null : int or bool, optional
         Number of replicates of a reference distribution for each feature, as in `relevance`; True
-        for 19. Choose `measures`, since each replicate computes them again. Not supported for
-        several classes.
+        for 19. Each replicate computes all `measures` again. Not for several classes.
     seed : int, optional
         Seed of the functions, the rows for Sobol indices, and the permutations.
-    progressbar : bool
-        Show progress.
 
     Returns
     -------
@@ -122,19 +107,10 @@ def importances(
         ==============================  ====================================================
 
         `inverse_lengthscale` measures how nonlinear f is in a feature, rather than how much the
-        feature matters [1]_. Derivatives are averaged over rows; the squared measure is also called
-        DGSM [2]_. For a categorical column, contrasts between a row's own level and the other
-        levels replace derivatives.
-
-        Sobol indices treat features as independent, each with the distribution of its column.
-        `sobol_first` is the proportion due to a feature alone, `sobol_total` includes all its
-        interactions. The errors come from the sampled rows, in four independent samples. All draws
-        share these rows, so averaging over draws does not reduce the error, and estimates close to
-        0 may be negative.
-
-        With several classes, all measures but `inverse_lengthscale` have a last dim `class`. With
-        `null`, each measure is averaged over draws, and its reference is added as in `relevance`:
-        `_null` (null, feature), `_refitted` and `_p` (feature).
+        feature matters [1]_. The squared derivative is also called DGSM [2]_. Sobol indices treat
+        features as independent; `sobol_total` includes all interactions. Their errors come from the
+        sampled rows, which all draws share. With several classes, all but `inverse_lengthscale`
+        have a last dim `class`. With `null`, `_null`, `_refitted` and `_p` are added.
 
     Raises
     ------

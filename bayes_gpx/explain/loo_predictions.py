@@ -18,6 +18,7 @@ from bayes_gpx.draws.left_out_together import LEAD, first_of_each, log_units, re
 from bayes_gpx.draws.naming import origin, recorded, under_one_name
 from bayes_gpx.draws.scales import mean_response, of_functions
 from bayes_gpx.likelihoods.softmax_expectations import probabilities
+from bayes_gpx.explain.answered import documented
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.validation import count
 
@@ -53,6 +54,7 @@ def _asked(draw: OneDraw) -> list:
 
 
 @recorded
+@documented
 @on_cores
 def loo_predictions(
     model: Model,
@@ -66,14 +68,13 @@ def loo_predictions(
 ) -> xr.Dataset:
     """Predict each training response from the others, without refitting.
 
-    Use it to check a fit, and `groups` to estimate how well a new group is predicted. With
-    `groups`, such as the visits of one patient, all rows of a group are left out together. Leaving
-    out single rows is too optimistic if other rows of the group are near.
+    Use it to check a fit, and `groups` to estimate how well a new group is predicted: all rows of a
+    group, such as the visits of one patient, are then left out together.
 
-    For each hyperparameter draw theta, ``p(y_i | y_-i, theta)`` follows from the fit in closed
-    form. For a non-Gaussian likelihood, the site of y_i is removed from the posterior of f, and f_i
-    is integrated out. The draws of theta also depend on y_i; Pareto-smoothed importance weights
-    (PSIS) correct for this.
+    For each hyperparameter draw theta, ``p(y_i | y_-i, theta)`` has a closed form. For a
+    non-Gaussian likelihood, the site of y_i is removed from the posterior of f, and f_i is
+    integrated out. The draws of theta also depend on y_i; Pareto-smoothed importance weights (PSIS)
+    correct for this.
 
     Parameters
     ----------
@@ -83,12 +84,6 @@ def loo_predictions(
         hyperparameters still depend on y_i.
     groups : str, or series or array (n,), optional
         A column of X or Z, or a label for each row; at least two groups.
-    num_draws : int, optional
-        Thin the hyperparameter draws evenly to at most this many.
-    seed : int, optional
-        Seed of the draws of y.
-    progressbar : bool
-        Show progress.
 
     Returns
     -------
@@ -106,60 +101,30 @@ def loo_predictions(
         `elpd_group` (with `groups`)            group               log density
         ======================================  ==================  =============
 
-        `y` is drawn from ``p(y_i | y_-i, theta)``, without weights. The exponentials of
-        `log_weights` sum to 1 over the draws, and weight all other variables. `residual` is y minus
-        its mean. `pit` is the probability of at most y_i, ``sum_s w_is P(Y_i <= y_i | y_-i,
-        theta_s)``. With fewer than 30 draws, weights are not smoothed and `pareto_k` is NaN.
-
-        Counts have `rate_mean` and `rate_sd`, of the rate times the exposure, instead of `y_mean`
-        and `y_sd`; their `pit` is randomized between the probabilities of less than y_i and of at
-        most y_i. Classes have `probability_mean` and `probability_sd`, and no `pit`. More than two
-        classes add the last dim `class`, and have no `residual`. `response_mean` and `response_sd`
-        contain these moments for every likelihood.
-
-        Models with several outputs add a last dim `output`; missing values are NaN. Each value is
-        predicted from all the others, including the other outputs of its row. To leave out all
-        outputs of a row together, pass a label for each row as `groups`.
-
-        `elpd_group` is the log density of all responses of a group given the other groups. It is
-        not the sum of `elpd`, because `elpd` and `y` describe single responses. Rows of a group
-        share the `log_weights` and `pareto_k` of their joint density.
+        `y` is drawn from ``p(y_i | y_-i, theta)``, without weights; `log_weights` weigh all other
+        variables. `pit` is the probability of at most y_i, randomized for counts. Counts have
+        `rate_mean` and `rate_sd`, and classes `probability_mean` and `probability_sd`, instead of
+        `y_mean` and `y_sd`; classes have no `pit`. Several outputs add a last dim `output`.
+        `elpd_group` is not the sum of `elpd`, which describes single responses. The guide page "Fit
+        and check" shows how to test the PITs.
 
     Raises
     ------
     ValueError
-        If `idata` belongs to another model; for groups that do not fit the rows, have missing
-        labels, or are a single one; and if a group's joint density has no closed form: more than
-        two classes, sampled latent values, and Student-t noise with an approximation.
+        If `idata` belongs to another model; for groups that do not fit the rows; and if a group's
+        joint density has no closed form.
 
     Warns
     -----
     UserWarning
         By ArviZ, if Pareto k is so large that the results for a row are unreliable.
 
-    Notes
-    -----
-    For a non-Gaussian likelihood, a group's joint density is Laplace's approximation, or the
-    variational bound of an approximation. It gives `elpd_group` and the weights; `elpd` is
-    integrated over each f_i.
-
-    PITs of the right model are uniform, but within one data set they are dependent. ArviZ's default
-    test of uniformity, `pot_c`, allows for this; a Kolmogorov-Smirnov test does not::
-
-        found = bx.loo_predictions(model, idata)
-        pit = xr.DataTree.from_dict({"loo_pit": found[["pit"]]})
-        az.plot_ecdf_pit(pit, group="loo_pit", sample_dims="obs")
-
-    ``az.plot_loo_pit`` takes the tree of `bayes_gpx.predictive_checks` instead. It weighs draws of
-    f, so its PITs are noisier, and unreliable if Pareto k is large.
-
     References
     ----------
     Rasmussen and Williams, "Gaussian Processes for Machine Learning" (2006), equations 5.10 to
     5.12; Vehtari et al., "Bayesian leave-one-out cross-validation approximations for Gaussian
-    latent variable models" (2016), section 3.3; Vehtari et al., "Pareto smoothed importance
-    sampling" (2024); Czado, Gneiting and Held, "Predictive model assessment for count data" (2009),
-    for randomized PITs.
+    latent variable models" (2016), section 3.3; Czado, Gneiting and Held, "Predictive model
+    assessment for count data" (2009), for randomized PITs.
 
     Examples
     --------

@@ -76,8 +76,7 @@ def next_rows(
     """Choose the candidate rows that make an answer most certain, once they are measured.
 
     An explanation function gives the answer, at rows of interest. With normal noise and given
-    hyperparameters, the removed variance is the same for every outcome, so it is exact. The rows'
-    information about the hyperparameters is left out.
+    hyperparameters, the removed variance is the same for every outcome, so it is exact.
 
     Parameters
     ----------
@@ -94,19 +93,16 @@ def next_rows(
         Rows of interest and options, as for the function named by `question`; "slopes" are averages
         over rows. Not for "maximum" and "minimum".
     of : "value" or ("weight", name)
-        Ask about f, or about the weight of a column of Z, as in `attributions`.
-    groups_candidates : series or array (N,), optional
-        Groups of the candidates, for models with groups.
+        Ask about f, or about the weight of a column of Z.
+    groups_candidates, exposure, trials, noise_sd : array (N,), optional
+        Groups, exposure, trials or noise of the candidates, as in `predictions`.
     size : int
         How many rows to choose. Each is chosen given the ones before.
     cost : array (N,), optional
-        Positive costs; the score is divided by them.
+        The score is divided by these costs.
     scale : "variance" or array
         Each quantity's removed variance is divided by its present variance; or multiplied by these
-        weights, one for each quantity, or for each feature. With equal weights for quantities in
-        different units, the quantity with the smallest unit decides.
-    exposure, trials, noise_sd : array (N,), optional
-        Exposure, trials or noise of the candidates, as in `predictions`.
+        weights, one for each quantity, or for each feature.
     num_draws : int, optional
         Scores are averages over this many hyperparameter draws.
 
@@ -121,44 +117,24 @@ def next_rows(
         `selected_score`                  step                           as `score`
         `sd_before`, `sd_after`           as the answer                  of the answer
         `sign_known`                      as the answer                  true or false
-        `f_mean`, `f_sd`                  candidate                      of f, see below
+        `f_mean`, `f_sd`                  candidate                      of f
         ================================  =============================  ==================
 
-        `score` is for the first row, and the coordinate `position` numbers the selected rows from
-        0. `sd_after` is expected after all selected rows: its square is
-        the average conditional variance, plus the variance of the means between draws as of today.
-        `sign_known` is whether the interval of the answer, of probability `ci_prob`, excludes 0:
-        its sign then has a probability of at least 95% if `ci_prob` is 0.9. The attribute
-        `signs_known` tells whether this holds for all, and serves as a rule when to stop. For
-        "maximum" and "minimum" there is no `sd_before`, `sd_after` and `sign_known`, `f_mean` and
-        `f_sd` describe the candidates, and the attribute `best` is the label of the best training
-        row.
+        `score` is for the first row. `sd_after` is expected after all selected rows. `sign_known`
+        is whether the interval of the answer excludes 0; the attribute `signs_known` tells whether
+        this holds for all. `f_mean` and `f_sd` replace these three for "maximum" and "minimum".
 
     Raises
     ------
     ValueError
-        For candidates that do not fit the model, an unknown question, options that the question
-        does not have, more rows than candidates, costs that are not positive, models with sampled
-        latent values, and several outputs: pass ``model.of_output(name)``.
-
-    Notes
-    -----
-    With the covariance c of a quantity with f at a candidate, a row removes ``c' W (I + V W)^-1 c``
-    from the variance of the quantity. V is the variance of f at the candidate with the row's own
-    deviation, and W the information of its response: 1/sigma^2 for normal noise. For other
-    likelihoods W is Fisher's information averaged over the present distribution of f, and the
-    removed variance holds for the normal approximation, as it does with bounds by constraints and
-    with censored training rows. Candidates count as uncensored.
-
-    Expected improvement compares f at a candidate with the largest posterior mean of f among the
-    training rows, so noise does not count as improvement. For further rows of a batch, 16 responses
-    of each chosen row are imagined.
+        For input that does not fit the model or the question, models with sampled latent values,
+        and several outputs: pass ``model.of_output(name)``.
 
     References
     ----------
-    Cohn, Ghahramani and Jordan, "Active learning with statistical models" (1996), for the reduction
-    of variance; Jones, Schonlau and Welch, "Efficient global optimization of expensive black-box
-    functions" (1998), for expected improvement.
+    Cohn, Ghahramani and Jordan, "Active learning with statistical models" (1996); Jones, Schonlau
+    and Welch, "Efficient global optimization of expensive black-box functions" (1998), for expected
+    improvement.
 
     Examples
     --------

@@ -21,7 +21,7 @@ from bayes_gpx.draws.points import Points, at_other_x, points
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.random_functions import Functions, draw_functions, or_else, values
 from bayes_gpx.draws.scales import response_units
-from bayes_gpx.explain.answered import has_outputs, of_each_output
+from bayes_gpx.explain.answered import documented, has_outputs, of_each_output
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import count, one_of
@@ -44,6 +44,7 @@ FEW_VALUES = 10
 
 
 @recorded
+@documented
 @on_cores
 def partial_dependence(
     model: Model,
@@ -80,33 +81,14 @@ def partial_dependence(
         A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array, optional
         Rows to average over; None for the training rows.
-    groups_new : series or array (m,), optional
-        Groups of the new rows, for models with groups; see `bayes_gpx.GP`.
-    obs : label or list of labels, optional
-        Only these rows.
     by : True, str, list of str, series or frame, optional
         Average within groups of rows, as in `derivatives`; over all rows by default.
-    features : list of str, optional
-        Only these features.
     steps : int
         Number of places along each feature, evenly spaced from its smallest to its largest value
         among these rows. A categorical column has its levels, and a column of numbers with up to
         ten values that repeat has these values.
-    on : {"response", "latent"}
-        For classes and counts: average the probability or rate S(f), or f.
-    ci_prob : float, optional
-        Probability of the bands; 90% by default.
     keep : {"summary", "draws"}
         "draws" keeps the curve of every row for every draw, not only its mean.
-    draws : int
-        Number of functions if there is a single hyperparameter draw. Otherwise each hyperparameter
-        draw gives one.
-    num_draws : int, optional
-        Thin the hyperparameter draws evenly to at most this many.
-    seed : int, optional
-        Seed of the functions.
-    progressbar : bool
-        Show progress.
 
     Returns
     -------

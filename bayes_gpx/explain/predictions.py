@@ -78,25 +78,13 @@ def predictions(
     X_new, Z_new : frame or array (m, d), (m, p), optional
         New rows, whose deviations `eps_w` are unknown in a GPX; None for the training rows, with
         their own deviations. Z_new is required if the model was given Z.
-    groups_new : series or array (m,), optional
-        Groups of the new rows, for models with groups; see `bayes_gpx.GP`.
-    obs : label or list of labels, optional
-        Only these rows.
     on : {"response", "latent"}
         "latent" returns only f, on the link scale, for non-Gaussian likelihoods.
-    exposure : array (m,), optional
-        Exposure of new counts, in the order of X_new; 1 by default. Training rows have their own.
-    trials : array (m,), optional
-        Trials of new rows for "binomial", as `exposure`.
-    of : {"value", "survival", "probability", "hazard", "quantile"}
-        Predict the mean of y, or an event as in `GP.of_event`.
-    noise_sd : array (m,), optional
-        Noise of new rows for a model with `noise_sd`, as `exposure`. Without it, the result of new
-        rows has f and `response_mean`, but no y.
-    keep : {"draws", "summary"}
-        "summary" returns moments and intervals, without draws.
-    seed : int, optional
-        Seed of the draws.
+    of, at : {"value", "survival", "probability", "hazard", "quantile"}, float or list of these
+        Predict the mean of y, or an event at a value as in `GP.of_event`; several add a dim `at`.
+    exposure, trials, noise_sd : array (m,), optional
+        Exposure of new counts, trials of new rows for "binomial", or known noise of new rows, in
+        the order of X_new; exposure and trials are 1 by default.
 
     Returns
     -------
@@ -114,24 +102,14 @@ def predictions(
         `value`                                 obs, feature             x
         ======================================  =======================  ====================
 
-        Each hyperparameter draw gives one draw. For a Gaussian likelihood, moments are exact for
-        the mixture over hyperparameter draws. Models with several outputs add a last dim `output`,
-        each output in its own unit; given the hyperparameters, their draws are independent.
+        Each hyperparameter draw gives one draw. For a Gaussian likelihood, moments are exact.
+        `probability`, `rate` and `mean` replace `y_mean` and `y_sd`, and f is then on the link
+        scale. `response_mean` and `response_sd` contain the moments of y, `probability` or `rate`,
+        for every likelihood.
 
         In a GPX, `smooth` is z' g(x): the mean response of all rows at x and z. f adds the row's
-        deviation z' eps_w. Draws of `smooth` and f are joint. With several classes there is no
-        `smooth`.
-
-        `probability`, `rate` and `mean` replace `y_mean` and `y_sd`. Their mean is exact for the
-        normal approximation of f, and their sd is the sd of the draws. f is then on the link scale.
-        Ordered categories, and events of `GP.of_event`, have no intervals of the response.
-
-        Classes are coded 0, 1, ... in `y`, and the attribute `labels` names them. With more than
-        two classes, f and `probability` have a last dim `class`, draws are joint over classes, and
-        the mean is computed by quasi-random points.
-
-        `response_mean` and `response_sd` contain the moments of y, `probability` or `rate`, for
-        every likelihood.
+        deviation z' eps_w. Classes are coded 0, 1, ... in `y`, and the attribute `labels` names
+        them; more than two add a last dim `class`, and several outputs a last dim `output`.
 
     Raises
     ------
@@ -141,10 +119,9 @@ def predictions(
 
     Warns
     -----
-    ExtrapolationWarning
-        If new rows leave the training data.
-    UserWarning
-        If the mean rate of counts is more than ten times the largest rate in the training data.
+    ExtrapolationWarning, UserWarning
+        If new rows leave the training data; if the mean rate of counts is more than ten times the
+        largest rate in them.
 
     References
     ----------

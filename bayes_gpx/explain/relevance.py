@@ -12,7 +12,7 @@ import xarray as xr
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws.naming import recorded
 from bayes_gpx.draws.points import points
-from bayes_gpx.explain.answered import has_outputs, of_each_output
+from bayes_gpx.explain.answered import documented, has_outputs, of_each_output
 from bayes_gpx.explain.null import by_permutation, by_simulation, replicates
 from bayes_gpx.explain.sensitivities import (
     STEP,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 @recorded
+@documented
 @on_cores
 def relevance(
     model: Model,
@@ -55,54 +56,29 @@ def relevance(
 
     Use relevance (KL-diff) to rank features; it has no sign, so use `slopes` for directions. It is
     the root of the second derivative, in a step of the feature, of the Kullback-Leibler divergence
-    between the distributions of a new y before and after the step. With a Gaussian likelihood y is
-    N(m, V), and the relevance is ``sqrt(m_d^2 / V + V_d^2 / (2 V^2))``, where d denotes the
-    derivative. The first term is the slope of the mean in predictive sds; the second is the change
-    of the uncertainty.
+    between the distributions of a new y before and after the step. If y is N(m, V), the relevance
+    is ``sqrt(m_d^2 / V + V_d^2 / (2 V^2))``, where d denotes the derivative.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX, f is z' g(x), and y includes the `eps_w` of a new row. The features are columns of
-        X. If Z was given, z is fixed.
+        In a GPX, f is z' g(x), and y includes the `eps_w` of a new row. If Z was given, z is fixed.
     idata : xarray.DataTree or dict
         A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
         Rows at which relevance is computed; None for a new row at each training point.
-    groups_new : series or array (m,), optional
-        Groups of the new rows, for models with groups.
-    obs : label or list of labels, optional
-        Only these rows.
     method : {"exact", "finite_difference"}
         "finite_difference" computes ``sqrt(2 KL(p(x), p(x + step))) / step``, as a check.
     step : float, optional
-        Step of the finite differences, 1e-4 by default, in sds of the feature's training column (in
-        its units if it is constant). Larger steps have larger errors; below 1e-6 round-off
-        dominates.
+        Step of the finite differences, 1e-4 by default, in sds of the feature's training column.
     over : {"draws", "mixture"}
-        "draws" computes the relevance given each hyperparameter draw; the spread of these values is
-        the uncertainty of the relevance. "mixture" averages the prediction over the draws first,
-        which gives one value without a spread. The average is approximated by a normal with the
-        same mean and variance. It is exact for classes. For Student's t, squared scales follow the
-        law of total variance and 1 / nu is averaged; for counts, the means and 1 / dispersion are
-        averaged.
-    features : list of str, optional
-        Only these features.
-    num_draws : int, optional
-        Thin the hyperparameter draws evenly to at most this many.
+        "mixture" averages predictions over the hyperparameter draws first, which gives one value
+        without a spread.
     null : int or bool, optional
         Number of replicates of a reference distribution for each feature; True for 19. Use it to
-        test for an effect: relevance is never negative, so its interval is no test. A replicate
-        regresses the column on the other columns, permutes the residuals, which preserves the
-        correlations, and refits the model. All fits start at the mode without an effect of the
-        column. With 19 replicates of 10 features this takes half a minute for 100 rows and a minute
-        for 400.
+        test for an effect: relevance is never negative, so its interval is no test.
     keep : {"draws", "summary"}
         "summary" keeps only averages over rows and means over draws.
-    seed : int, optional
-        Seed of the permutations.
-    progressbar : bool
-        Show progress.
 
     Returns
     -------
@@ -114,58 +90,24 @@ def relevance(
         `relevance_scaled`            chain, draw, obs, feature      per sd of x
         `_mean`, `_sd` of both        obs, feature                   as above
         `average_relevance`           chain, draw, feature           per sd of x
-        `value`                       obs, feature                   x
-        `relevance_null`              null, feature                  per sd of x
-        `relevance_refitted`          feature                        per sd of x
-        `relevance_p`                 feature                        probability
+        `relevance_null` (`null`)     null, feature                  per sd of x
+        `relevance_refitted`, `_p`    feature                        as above; p-value
         ============================  =============================  ==================
 
         Compare features by `relevance_scaled`; `average_relevance` is its mean over rows, which
-        `ranking` takes. The sd of a single draw is NaN. With ``over="mixture"`` there are no dims
-        chain and draw, no means and no sds.
-
-        The last three need `null`: the average relevance of each replicate, and of the original
-        rows, refitted in the same way. The p-value is one plus the number of replicates at least as
-        large as `relevance_refitted`, divided by one plus the number of replicates.
+        `ranking` takes. "Which features matter" in the guide explains the last variables, and the
+        relevance of classes, counts and categories.
 
     Raises
     ------
     ValueError
-        For a kernel whose process is not differentiable (a Matern 3/2 or smoother is), unknown
-        features, a step that is not positive or without finite differences, and rows or idata that
-        do not fit the model.
-
-    Notes
-    -----
-    Every smooth divergence gives this relevance up to one factor, because the curvature of an
-    f-divergence at equality is f''(1) times the Fisher information. For example, f''(1) is 1 for
-    Kullback-Leibler in both directions, 2 for chi-square, 1/2 for the squared Hellinger distance
-    and 1/4 for Jensen-Shannon; the factor of a Renyi divergence is its order.
-
-    For a categorical column, contrasts replace the derivative: ``sqrt(2 KL)`` from a row's own
-    level to another level, as a root mean square over the other levels, weighted by their
-    proportions pi of the training rows. Its sd is ``sqrt((1 - sum pi^2) / 2)``, as for a column of
-    0 and 1 if there are two levels. `importances` and `interactions` use the same contrasts.
-
-    With f ~ N(m, V) at a new row, other likelihoods use these distributions of y:
-
-    - Student's t around m with squared scale ``sigma^2 + V``;
-    - two classes with probability ``E pi``: the measure is ``|pi_d| / sqrt(pi (1 - pi))``;
-    - Poisson with mean ``lambda = E exp(f) = exp(m + V / 2)`` at exposure 1: ``|lambda_d| /
-      sqrt(lambda)``;
-    - negative binomial with this mean and dispersion a: ``|lambda_d| / sqrt(lambda + lambda^2 /
-      a)``.
-
-    For Student's t and counts this is the paper's approximation: the actual distribution of y has
-    wider tails, and for counts a larger V widens it without changing these parameters. f is normal
-    by Laplace's approximation.
+        For a kernel rougher than Matern 3/2, unknown features, a step that is not positive or
+        without finite differences, and rows or idata that do not fit the model.
 
     References
     ----------
     Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity analysis using Renyi divergences"
-    (2021), equation 2; Paananen, Piironen, Andersen and Vehtari, "Variable selection for Gaussian
-    processes via sensitivity analysis of the posterior predictive distribution" (2019), for
-    finite differences.
+    (2021), equation 2; Paananen, Piironen, Andersen and Vehtari (2019), for finite differences.
 
     Examples
     --------
@@ -212,6 +154,7 @@ def relevance(
 
 
 @recorded
+@documented
 @on_cores
 def interactions(
     model: Model,
@@ -235,8 +178,8 @@ def interactions(
 
     If y of a new row is N(m, V), the interaction (KL-diff^2) is ``sqrt(m_de^2 / V + V_de^2 / (2
     V^2))``, where d and e denote the derivatives in the two features. It is 0 if the effects of the
-    features add up. For other likelihoods the mean of y, or the probability, replaces m, as in
-    `relevance`; effects that add up in f may then interact in y.
+    features add up. For other likelihoods the mean of y, or the probability, replaces m; effects
+    that add up in f may then interact in y.
 
     Parameters
     ----------
@@ -247,12 +190,10 @@ def interactions(
         features, by `relevance` at the same points.
     factor : {1, 2}
         Factor of the sum under the root: 1 as in the paper's supplement, on the scale of
-        `relevance`; 2 as in its equation 3, where a pure interaction is the root of the fourth
-        derivative of the divergence. The ranking is the same.
+        `relevance`; 2 as in its equation 3. The ranking is the same.
     null : int or bool, optional
         Number of replicates of a reference distribution for each pair; True for 19. A replicate
-        removes the pair's interaction from the fitted f, draws responses around the rest, and
-        refits the model to them from its mode.
+        removes the pair's interaction from the fitted f, draws responses, and refits.
     seed : int, optional
         Seed of the replicates.
 
@@ -282,15 +223,8 @@ def interactions(
 
     Notes
     -----
-    For a categorical column, a contrast with another level replaces the derivative, as in
-    `relevance`. Two indicators of one column are not a pair.
-
-    The sum under the root is one of several terms of the divergence's fourth derivative: the only
-    one that is left for a pure interaction. The whole derivative may be negative.
-
-    With few rows, the mode often has almost no noise. The prediction is then certain only at the
-    training points, and the derivatives of the variance dominate the derivatives of the mean. Use
-    several draws or their mixture, or other points (`X_new`).
+    With few rows, the mode often has almost no noise, and the derivatives of the variance dominate
+    those of the mean. Use several draws or their mixture, or other points (`X_new`).
 
     References
     ----------

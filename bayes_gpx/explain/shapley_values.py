@@ -74,80 +74,51 @@ def shapley_values(
 
     Features move one by one from the baseline to x; features that have not moved yet stay at the
     baseline [1]_. The Shapley value is the change of f when a feature moves, averaged over all
-    orders. Use `attributions` for integrated gradients. For a Gaussian process
-    Shapley values are Gaussian given the hyperparameters, with moments in closed form. They are
-    exact, in polynomial time, for kernels that are products over features, powers of a linear
-    kernel, and `Additive`.
+    orders. Use `attributions` for integrated gradients.
 
     Parameters
     ----------
     model : GP or GPX
-        In a GPX, z' g(x) is attributed to the features of X. If Z was given, z is fixed.
     idata : xarray.DataTree or dict
         A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
-        New rows; None for the training rows.
+        New rows; None for the training rows. If a GPX was given Z, z is fixed.
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), frame or its row, or dict of these
-        Values of the features that have not moved, in user units, as in `attributions`. Shapley
-        values are averaged over several rows (interventional Shapley values). Beyond 20 rows, all
-        moments but the means come from random functions (`sample_functions`).
+        Values of the features that have not moved, in user units, as in `attributions`.
     method : {"exact", "permutations", "fanova"}
-        "exact" takes all orders. "permutations" draws some orders by `seed`, adds their reverses,
-        and uses them for all rows and draws; each chunk of rows has its own orders. "fanova" has no
-        baseline and allows any number of features: it averages features that have not moved over
-        the measure of an orthogonal additive kernel, ``bx.Additive(..., measure=...)``, and divides
-        each component of f evenly among its features [3]_.
+        "exact" takes all orders. "permutations" draws some orders by `seed` and adds their
+        reverses. "fanova" averages features that have not moved over the measure of
+        ``bx.Additive(..., measure=...)``, without a baseline [3]_.
     permutations : int
         Number of orders for "permutations", even and at least four.
-    of : {"value", "log_variance", "survival", "probability", "hazard", "quantile"} or tuple
+    of, at : {"value", "log_variance", "survival", "probability", "hazard", "quantile"} or tuple
         As in `attributions`.
-    groups_new : series or array (m,), optional
-        Groups of the new rows, for models with groups.
-    obs : label or list of labels, optional
-        Only these rows.
 
     Returns
     -------
     xarray.Dataset
         The variables of `attributions`, such as `attribution` (chain, draw, obs, feature),
         `attribution_mean` and `attribution_sd` (obs, feature), in units of y. ``attrs["method"]``
-        is "shapley" or "fanova"; with "fanova", `difference` starts from the mean of f under the
-        measure. A categorical column is one feature. "permutations" adds `attribution_mc_error`
-        (obs, feature), the standard error of `attribution_mean` due to the choice of orders; the sd
-        and covariance describe the average over these orders.
-
-        For classes and counts, unless ``on="latent"``, the unit is the probability or the rate, as
-        in `attributions`. Values come from draws of f at all coalitions.
+        is "shapley" or "fanova". A categorical column is one feature. "permutations" adds
+        `attribution_mc_error` (obs, feature), the standard error of `attribution_mean` due to the
+        choice of orders.
 
     Raises
     ------
     ValueError
         As in `attributions`. Also if coalitions must be enumerated for more than 10 features
-        without "permutations", or for more than 8192 points per row. See Notes.
+        without "permutations", or for more than 8192 points per row.
 
     Warns
     -----
-    ExtrapolationWarning
-        If new rows leave the training data.
-    CompletenessWarning
-        If Shapley values do not add up to the difference.
+    ExtrapolationWarning, CompletenessWarning
+        If new rows leave the training data; if Shapley values do not add up to the difference.
 
     Notes
     -----
-    For product kernels, the contribution of the features is a polynomial in the probability that
-    each has moved. A Gauss-Legendre rule with half as many nodes as features integrates it exactly
-    [2]_. Time grows with the cube of the number of features, and with its fourth power for
-    covariances.
-
-    Coalitions are enumerated for all other kernels. Among these are a Matern kernel of several
-    columns, `Additive` of a categorical column, and products of two kernels one of which is
-    `Additive` or a power. "polynomial" belongs here too, because its degree is a hyperparameter; a
-    callable kernel may fix the degree. Coalitions are also enumerated for `HSGP` and
-    `RandomFeatures`, the response of classes and counts, the log variance, more than 20 baselines,
-    and "permutations".
-
-    Points that mix x and the baseline may lie far from all data. If features are correlated, f is
-    uncertain there, and so are Shapley values.
+    Values are exact in polynomial time for kernels that are products over features [2]_, powers of
+    a linear kernel, and `Additive`. "Reading attributions correctly" in the guide lists the kernels
+    and models with enumerated coalitions.
 
     References
     ----------

@@ -56,10 +56,8 @@ def slopes(
     """Average the slopes of f over rows, with probabilities of their sign.
 
     Use `slopes` to see where an effect is steep, flat or reversed, and `derivatives` for the
-    derivatives alone. Signs and simultaneous bands come from joint draws over rows, so they are
-    rough if there are few draws. For each hyperparameter draw, time grows with the cube of
-    rows times features, and this number is limited. Reduce it with `features`, `obs` and
-    `num_draws`.
+    derivatives alone. Signs and simultaneous bands come from joint draws over rows. Time grows with
+    the cube of rows times features, which is limited. Reduce it with `features` and `obs`.
 
     Parameters
     ----------
@@ -84,8 +82,7 @@ def slopes(
         `average_slope_interval`           [by,] feature, ci_bound         y per x
         `average_slope_cov`                [by,] feature, and again        squared
         `probability_positive`             [by,] feature                   probability
-        `probability_in_rope`              [by,] feature                   probability
-        `rope`                             feature, ci_bound               y per x
+        `probability_in_rope`, `rope`      [by,] feature; and ci_bound     as said
         `derivative_mean`, `_sd`           obs, feature                    y per x
         `derivative_probability_positive`  obs, feature                    probability
         `band_pointwise`                   obs, feature, ci_bound          y per x
@@ -94,12 +91,11 @@ def slopes(
         `value`                            obs, feature                    x
         =================================  ==============================  ===========
 
-        `average_slope` is the mean over rows, or the sum by the weights in a frame `by`. Its
-        moments and interval are exact, as those of the derivatives are; of probabilities and rates
-        they are those of the draws, but for exact means. `probability_in_rope` and `rope` need
-        `rope`. The attribute `along` names the feature that varies alone over the rows, if
-        there is one. For classes and counts the slopes describe the probability or rate unless
-        ``on="latent"``, as in `derivatives`.
+        `average_slope` is the mean over rows, or the sum by the weights in a frame `by`. Moments
+        and the interval are exact for f, and those of the draws for probabilities and rates. With
+        probability `ci_prob`, `band_pointwise` contains the derivative at a row,
+        `band_simultaneous` all derivatives in a feature, and `band_simultaneous_features` all
+        derivatives at a row. The guide page on slopes explains the bands.
 
     Raises
     ------
@@ -111,23 +107,6 @@ def slopes(
     -----
     ExtrapolationWarning
         If new rows leave the training data.
-
-    Notes
-    -----
-    The pointwise band contains the derivative at each row with probability `ci_prob`. Its ends are
-    quantiles of the mixture over hyperparameter draws, exact and equal for every seed. The other
-    bands, and all bands of the slopes of probabilities and rates, come from draws. They extend `c`
-    standard deviations to either side of the mean, separately for each class. With the standardized
-    deviation ``abs(derivative - derivative_mean) / derivative_sd``, `c` is the `ci_prob` quantile
-    over draws of
-
-    - pointwise: the deviation at the row;
-    - simultaneous: the largest deviation over all rows, one `c` for each feature. All derivatives
-      in the feature at these rows lie in the band together with probability `ci_prob`. The band
-      does not cover places between rows, or two features at once;
-    - simultaneous over features: the largest deviation over the explained features, one `c` for
-      each row. All derivatives at the row lie in the band together with probability `ci_prob`. The
-      band does not cover two rows at once.
 
     Examples
     --------

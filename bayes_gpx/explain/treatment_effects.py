@@ -92,15 +92,11 @@ def treatment_effects(
     idata : xarray.DataTree or dict
         A fit, or a dict of fixed hyperparameters on the model's scale.
     X_new, Z_new : frame or array (m, d), (m, p), optional
-        Rows to estimate the effect for; None for the training rows.
+        New rows; None for the training rows.
     treatment : str
-        Name of the column. If it has two values, the effect is the prediction at the second minus
-        the prediction at the first, in ascending order. Other numbers have an effect per unit: the
+        Name of the column. If it has two values, the effect is the prediction at the larger minus
+        the prediction at the smaller one. Other numbers have an effect per unit: the
         derivative, or the weight.
-    groups_new : series or array (m,), optional
-        Groups of the new rows, for models with groups.
-    obs : label or list of labels, optional
-        Only these rows.
     by : True, str, list of str, series or frame, optional
         Average `effect` over rows, as in `derivatives`.
 
@@ -114,34 +110,29 @@ def treatment_effects(
         `effect_mean`, `_sd`                        obs                 y [per unit]
         `effect_interval`                           obs, ci_bound       y [per unit]
         `effect_cov` (with `by`)                    by, by_bis          squares of it
-        `ate`, with the same parts                                      y [per unit]
-        `att`, with the same parts                                      y [per unit]
+        `ate`, `att`, with the same parts                               y [per unit]
         `overlap`                                   obs                 proportion
         `supported`                                 obs                 true or false
         `robustness_value`, `_interval`                                 proportion
         ==========================================  ==================  ================
 
-        `ate` is the average over the rows, and `att` the average over the treated rows, if there
-        are any. With `by`, the dim `by` replaces `obs`, but not in `overlap` and `supported`. Draws
-        of averages are joint with each other, and with those of the rows if ``joint=True``. Moments
-        and intervals are exact for f. For probabilities and rates they are those of joint draws.
+        `ate` is the average over the rows, and `att` the average over the treated rows. With `by`,
+        the dim `by` replaces `obs`, but not in `overlap` and `supported`. Moments and intervals are
+        exact for f.
 
         `overlap` is the proportion of the prior variance of f that the data remove, with or without
         treatment, whichever is less. Rows are `supported` if it is at least 0.5 and a column
-        "propensity" of X, if there is one, is within 0.1 to 0.9 [2]_. Only treatments with two
-        values have `att`, `overlap` and `supported`.
+        "propensity" of X, if there is one, is within 0.1 to 0.9 [2]_.
 
         `robustness_value` is the proportion of the remaining variance, of the treatment and of the
-        outcome, that a hidden confounder would have to explain so that `ate` is 0; at
-        `robustness_value_interval` the interval reaches 0 [1]_. They exist for Gaussian noise, take
-        ``ate_mean / ate_sd`` as the t value, and the number of training rows as its degrees of
-        freedom.
+        outcome, that a hidden confounder would have to explain so that `ate` is 0 [1]_. At
+        `robustness_value_interval` the interval reaches 0. Both need Gaussian noise.
 
     Raises
     ------
     ValueError
-        For a GPX with `sigma_w` other than 0, a treatment that is unknown, constant, a category of
-        three or more levels or in X and in Z, and rows or idata that do not fit the model.
+        For a GPX with `sigma_w` other than 0, a treatment that is constant, a category of three or
+        more levels or in X and in Z, and input that does not fit the model.
 
     Warns
     -----

@@ -68,17 +68,10 @@ class Additive(pm.gp.cov.Covariance):
 
     Notes
     -----
-    Without a measure, data cannot distinguish effects, interactions and constants: a main effect
-    can be moved into a constant or an interaction, at almost no cost. With a measure, each of them
-    has mean zero along each of its features for any values of the others. Components are then
-    identified and uncorrelated under the product of the measures, and `sobol_indices` computes
-    their variances. The kernel has no constant; add ``pm.gp.cov.Constant``. A constrained kernel
-    varies less than its base, especially for long lengthscales.
-
-    A normal measure is represented by 241 weighted points, a uniform one by 100, an empirical one
-    by its values. The constraint is exact for these points. For a squared exponential they give
-    expectations to 1e-8 if lengthscales are at least a tenth of the sd of a normal measure, or a
-    thirtieth of the width of a uniform one; for Matern kernels of such lengthscales to 1e-3.
+    Without a measure, data cannot distinguish effects, interactions and constants. With a measure,
+    each has mean zero along each of its features, so components are identified, and
+    `sobol_indices` computes their variances. The kernel has no constant; add
+    ``pm.gp.cov.Constant``. The guide page on time series and components describes the accuracy.
 
     References
     ----------

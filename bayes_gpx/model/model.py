@@ -513,71 +513,44 @@ class Model:
         """Infer the hyperparameters.
 
         Use "auto" unless speed matters more than intervals ("map") or the data are very large
-        ("svgp").
+        ("svgp"). "Choose an explanation" in the guide compares the methods.
 
         Parameters
         ----------
         method : {"auto", "map", "laplace", "nuts", "svgp"}
-            "auto" is "laplace", or "nuts" if the Pareto k of "laplace" is too large. If "nuts"
-            would take more than five minutes, it keeps "laplace" and warns. The attribute
-            `inference_method` of the posterior names the method.
+            "auto" is "laplace", or "nuts" if the Pareto k of "laplace" is too large and "nuts"
+            takes less than five minutes. The attribute `inference_method` of the posterior names
+            the method.
 
-            "map" maximizes the posterior density of the hyperparameters and returns one draw. It
-            takes a sixth of the time of "laplace", and ignores the uncertainty of the
-            hyperparameters: with few rows its intervals are too narrow. The mode is the mode of the
-            unconstrained variables (logs of positive ones). With ``jacobian=False`` it is the mode
-            of the hyperparameters themselves, as in `pymc.find_MAP`, which may lie at noise of 0.
+            "map" maximizes the posterior density of the unconstrained hyperparameters, or with
+            ``jacobian=False`` of the hyperparameters, and returns one draw. It ignores their
+            uncertainty: with few rows its intervals are too narrow.
 
-            "laplace" draws from t distributions around the mode of the unconstrained density, and
-            resamples the draws by importance weights, smoothed by PSIS, so all returned draws have
-            equal weight. `idata.attrs["khat"]`, the Pareto k of the weights, indicates whether the
-            draws represent the posterior. `sample_stats` contains the log density `lp` of each draw
-            and the log density of the proposals, `lp_approximation`.
+            "laplace" draws from t distributions around this mode, and resamples the draws by
+            importance weights. `idata.attrs["khat"]`, the Pareto k of the weights, is below 0.7 if
+            the draws represent the posterior. "nuts" starts around the mode.
 
-            "nuts" samples the posterior, starting around this mode.
-
-            "svgp", for models with inducing points, is "map" with the trace of the bound in the
-            group `elbo` and the posterior of the inducing values in `variational`. With `minibatch`
-            it uses that many rows at a time, for very large n. It is not calibrated, because it
-            ignores the uncertainty of the hyperparameters: with 30 rows of two classes, its 90%
-            intervals of f contained 58% of the true values (`benchmarks/calibrated.py`).
-
-            With few rows, "map" and "svgp" miss mainly the uncertainty of the hyperparameters: with
-            60 rows of two classes, their 90% intervals contained 6 of 10 probabilities
-            (`benchmarks/intervals.py`).
+            "svgp", for models with inducing points, is "map" with the trace of the bound in `elbo`.
         draws, tune, chains : int
             For "nuts", the numbers for each chain; "laplace" returns `draws` in one chain.
         seed : int, optional
             Seed of the draws.
         start : dict or xarray.DataTree, optional
-            Starting point of the optimizer: hyperparameters on the model's scale, or the medians of
-            a fit, such as a fit of some rows of a large model. By default there are several. With
-            at most 400 inducing points and densities that pass over 10,000 rows or more in memory,
-            these starting points are optimized with a sample of 2000 rows. The fit of all rows then
-            starts at the best optimum and at the centers of the priors, since a sample may not show
-            weak effects.
+            Where the optimizer starts: hyperparameters on the model's scale, or a fit's medians.
         latent : {"marginal", "sample"}
             For "nuts" with a non-Gaussian likelihood, or with ``representation="hierarchy"``.
-            "marginal" samples the hyperparameters only; for a non-Gaussian likelihood it uses
-            Laplace's marginal likelihood or, with an approximation, the variational bound. "sample"
-            also samples the latent values (with `HSGP` and `RandomFeatures` the coefficients),
-            which is exact and slower.
+            "marginal" samples the hyperparameters only, with an approximate marginal likelihood.
+            "sample" also samples the latent values, which is exact and slower.
         truncated : {"ep", "sample"}
-            For constraints with bounds. "ep", for up to about five, replaces each bound by a noisy
-            virtual observation, by expectation propagation. "sample" draws, for each hyperparameter
-            draw, noisy values between the bounds from their truncated posterior (variable
-            `constrained`), and conditions on them: given the hyperparameters, this is exact for any
-            number of bounds. The hyperparameters are weighed by the probability of the bounds from
-            expectation propagation. "map" then returns `draws` draws that differ only in these
-            values. For a Gaussian likelihood; for classes and counts, "nuts" with
-            ``latent="sample"`` is exact.
+            For constraints with bounds: "ep" approximates up to about five; "sample" is exact for
+            any number with a Gaussian likelihood.
         progressbar : bool
             Show progress.
         **kwargs
-            `executor`, a `concurrent.futures.Executor` that runs the optimizer's starting points,
-            for Dask ``client.get_executor()``. For "nuts": `nuts_sampler` ("nutpie", "pymc",
-            "numpyro" or "blackjax"), `target_accept` (0.9) and further options of the
-            sampler. For "svgp": `minibatch`, and with it `steps` (2000) and `learning_rate` (0.02).
+            `executor`, a `concurrent.futures.Executor` that runs the optimizer's starting points.
+            For "nuts": `nuts_sampler` ("nutpie", "pymc", "numpyro" or "blackjax"), `target_accept`
+            (0.9) and further options of the sampler. For "svgp": `minibatch`, the number of rows at
+            a time, and with it `steps` (2000) and `learning_rate` (0.02).
 
         Returns
         -------

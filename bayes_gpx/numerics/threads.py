@@ -304,9 +304,7 @@ def in_order[Found](
 
 
 CORES = """cores : int, optional
-    Number of processor cores, all of them by default. With fewer than 3000 training rows, results
-    are the same for any number, to the last bit.
-"""
+    Number of processor cores, all by default."""
 """What docstrings say of the option."""
 
 
@@ -323,7 +321,7 @@ def on_cores[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 
     parameters, returns, rest = (getdoc(function) or "").partition("\n\nReturns\n-------")
     own, keywords, more = parameters.partition("\n**")  # which come last
-    call.__doc__ = f"{own}\n{CORES.rstrip()}{keywords}{more}{returns}{rest}"
+    call.__doc__ = f"{own}\n{CORES}{keywords}{more}{returns}{rest}"
     return call
 
 

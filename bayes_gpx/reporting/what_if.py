@@ -86,7 +86,7 @@ def what_if(
     X, Z : frame or array (m, d), (m, p), optional
         Rows to start from; None for the training rows. Of more than 500, 500 are offered.
     path : str or path
-        The HTML file, in an existing folder. An earlier file is replaced only at the end.
+        The HTML file, in an existing folder. It is replaced only at the end.
     draws : int
         Hyperparameter draws on the page, thinned evenly; of a posterior mode there is one.
     ci_prob : float, optional
@@ -101,24 +101,12 @@ def what_if(
     Raises
     ------
     ValueError
-        If the model has several latent values for each row, groups, a sparse Z, or a kernel other
-        than squared exponential, Matern, rational quadratic, periodic, linear, constant, `Additive`
-        without a measure, and sums and products of these; or if the path cannot be written to.
+        If the model has several latent values for each row, groups, a sparse Z, or a kernel that
+        the page cannot compute; or if the path cannot be written to.
 
-    Notes
-    -----
-    For each draw the page stores the joint posterior of f at chosen training rows, and between them
-    uses the prior, given f at these rows. With all rows, or all inducing points, this is the
-    model's posterior. A page with many rows and draws would be large, so as many rows are chosen as
-    fit into about 1.5 MB. Basis functions give way to the kernel that they approximate, and
-    constraints act through f at the rows. The page says how far its means and sds are from the
-    model's at 1,000 random points; it warns where a mean is off by more than 0.1 posterior sds, or
-    an sd by more than 3%.
-
-    Explanations of f are exact otherwise, up to quadrature along paths. On the
-    response scale of classes, counts and events, means are exact for normal f, and intervals are
-    those of about 1,000 random functions. Counts are for an exposure of 1. Attributions of a kernel
-    without derivatives are left out, and so are Shapley values of more than eight features.
+    Notes ----- As many rows are chosen as fit into about 1.5 MB. The page states how far its means
+    and sds are from the model's at 1,000 random points. The guide page "What-if" lists the kernels
+    and the approximations.
 
     Examples
     --------
