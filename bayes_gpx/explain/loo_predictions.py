@@ -17,8 +17,8 @@ from bayes_gpx.draws.leave_one_out import OF_ONE, by_row, draw_left_out
 from bayes_gpx.draws.left_out_together import LEAD, first_of_each, log_units, read_groups
 from bayes_gpx.draws.naming import origin, recorded, under_one_name
 from bayes_gpx.draws.scales import mean_response, of_functions
-from bayes_gpx.likelihoods.softmax_expectations import probabilities
 from bayes_gpx.explain.answered import documented
+from bayes_gpx.likelihoods.softmax_expectations import probabilities
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.validation import count
 

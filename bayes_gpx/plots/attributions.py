@@ -43,20 +43,26 @@ from bayes_gpx.plots.visuals import (
     points_across,
     sized_bars,
     texts_down,
+    with_gaps,
     written,
 )
 from bayes_gpx.validation import count
 
 BLACK, GRAY = {"color": "black"}, {"color": "gray", "width": 1}
+FRAME = BLACK | {"width": 0.8}
+"""Style of the line between two columns with scales of their own."""
 
 VALUES = 0.4
 """Width of the column of values, as a share of the width of the bars."""
 
-SPACE = 0.06
+SPACE = 0.08
 """Room between the columns of a waterfall, as a share of the width of the bars."""
 
 NUMBERS = 1.7
 """Width of the column of numbers of a waterfall, in inches."""
+
+TICK = 0.4
+"""Least distance of two numbers below a waterfall, in inches."""
 
 BINS = 90
 """Along the axis; points of one bin are stacked around their feature's line."""
@@ -149,7 +155,9 @@ def plot_attributions(
 def _title(da: xr.DataArray, target: Any) -> Any:
     """Write the sum over all features above a panel."""
     (total,) = written(float(da.sum()), plus=True)
-    return backend_from_object(target).title(f"obs {short(da['obs'])}: {total} in all", target)
+    return backend_from_object(target).title(
+        f"observation {short(da['obs'])}: {total} in all", target
+    )
 
 
 def _bars(
@@ -220,7 +228,7 @@ def plot_waterfall(
     Each line is the step of one feature, the largest first, followed by one step for all remaining
     features; the last line is the total. Steps up are red and steps down are blue. A pale step has
     an interval that contains 0. A separate column shows the interval of each step alone, with a
-    line at 0.
+    line at 0 and a scale of its own below it; both scales have the same units per inch.
 
     Parameters
     ----------
@@ -291,40 +299,67 @@ def plot_waterfall(
     limits = (low - SPACE * (high - low), low + figure_width)
     ticks = MaxNLocator(3 if 4 * (high - low) > figure_width else 2).tick_values(low, high)
     ticks = [t for t in ticks if low <= t <= high]
-    numbers = [f"{t:.6g}".replace("-", "\N{MINUS SIGN}") for t in ticks]
+    apart = TICK * figure_width / room
+    alone = _scale(min(bounds.values.min(), 0.0), max(bounds.values.max(), 0.0), apart)
+    alone = [t for t in alone if zero + t > ticks[-1] + apart] if ticks else alone
+    numbers = [f"{t:.6g}" for t in ticks] + [f"{t:+.6g}" if t else "0" for t in alone]
+    numbers = [text.replace("-", "\N{MINUS SIGN}") for text in numbers]
     moments = zip(steps.values, *interval.values.T, strict=True)
     texts = ["{} [{}, {}]".format(*written(*three, plus=True)) for three in moments]
     texts[-1] += " in all"
     heading = {"text": f"step, {prob:.0%} interval", "y": 0}
     column = {"x": right, "horizontal_align": "left", "size": 9}
     rows = np.array([0.4, len(mean) + 0.6])
-    zero_style = {"horizontal_align": "center", "size": 9, "color": "gray"}
+    edge = high + 0.5 * SPACE * width
+    marks = with_gaps(np.tile(rows, (len(alone), 1)))
+    places = xr.DataArray(np.repeat(zero + np.array(alone), 3))
     step_bars = {"interval": bounds, "start": starts, "y": 1, "half": 0.32, "connected": True}
     whole_bar = {"half": 0.32, "interval": interval[-1:], "start": origin, "y": len(steps)}
     whole_bar["color"] = "gray"
-    words = f"{called(name, dataset)} of obs {short(found['obs'][0])} {against(dataset)}".rstrip()
+    words = f"{called(name, dataset)} of observation {short(found['obs'][0])}"
+    words = f"{words} {against(dataset)}".rstrip()
     return draw(
         steps,
         [
             ("steps", sized_bars, each, step_bars),
             ("", sized_bars, steps[-1:], whole_bar),
             ("", line_x, xr.DataArray([origin, origin]), {"y": np.array([0.0, 1.0]), **GRAY}),
-            ("", line_x, xr.DataArray([zero, zero]), {"y": rows, "color": "gray", "width": 0.8}),
-            ("", annotate_xy, steps, {"text": "0", "x": zero, "y": 0, **zero_style}),
+            (
+                "",
+                line_x,
+                xr.DataArray([edge, edge]),
+                {"y": np.array([-0.6, len(names) - 0.4]), **FRAME},
+            ),
+            ("scale", line_x, places, {"y": marks, "color": "lightgray", "width": 0.8}),
+            ("", line_x, xr.DataArray([zero, zero]), {"y": rows, "color": "gray", "width": 1}),
             ("credible_interval", bars_across, zero + bounds, {"y": 1.0, "width": 1.2, **BLACK}),
             ("points", points_across, zero + each, {"y": 1.0, "size": 12, **BLACK}),
             ("numbers", texts_down, xr.DataArray(texts), {"y": 1, **column}),
             ("", annotate_xy, steps, heading | column),
             ("", set_xlim, 0.0, {"limits": limits}),
-            ("", set_xticks, 0.0, {"values": ticks, "labels": numbers}),
+            (
+                "",
+                set_xticks,
+                0.0,
+                {"values": [*ticks, *(zero + t for t in alone)], "labels": numbers},
+            ),
             ("", names_down, steps, {"names": names}),
-            ("xlabel", label_axes, steps, {"x": axis}),
+            ("xlabel", label_axes, steps, {"x": f"{axis}; on the right: each step alone"}),
         ],
         f"{words}; pale: the {prob:.0%} interval contains 0",
         pc_kwargs,
         backend=backend,
         height=0.8 + 0.26 * len(names),
     )
+
+
+def _scale(low: float, high: float, apart: float) -> list[float]:
+    """Numbers from `low` to `high`, with 0 among them, at least so far apart."""
+    for most in (4, 3, 2, 1):
+        ticks = [t for t in MaxNLocator(most).tick_values(low, high) if low <= t <= high]
+        if len(ticks) > 1 and np.diff(ticks).min() >= apart:
+            return ticks
+    return [0.0]
 
 
 def _origin(

@@ -213,10 +213,10 @@ def plot_slopes(
     numbers = xr.apply_ufunc(lambda *m: "{} ± {}".format(*written(*m)), mean, sd, vectorize=True)
     each, together = {"color": "gray", "width": 4}, {"color": "gray", "alpha": 0.4, "width": 2}
     points = {"unsure": covers_zero(chosen["band_pointwise"]), "size": 30, "width": 1.5}
-    labels = {"title": lambda da: f"obs {short(da['obs'])}", "x": "slope / its sd"}
+    labels = {"title": lambda da: f"observation {short(da['obs'])}", "x": "slope / its sd"}
     prob = f"{dataset.attrs['ci_prob']:.0%}"
     some_rows, every = len(shown_rows), dataset.sizes["obs"]
-    rows = f" in {some_rows} of {every} rows" if some_rows < every else ""
+    rows = f" in {some_rows} of {every} observations" if some_rows < every else ""
     return draw(
         (mean / unit).rename("derivative"),
         [
@@ -316,7 +316,7 @@ def plot_path(
     slope = chosen["attribution_mean"] / way.where(way != 0)
     units = dataset.attrs["units"].removesuffix(" of the feature")
     some = f" ({len(names)} of {len(known)} features)" if len(names) < len(known) else ""
-    title = f"Slopes{about(dataset)} on the path to obs {dataset.attrs['explains']}, "
+    title = f"Slopes{about(dataset)} on the path to observation {dataset.attrs['explains']}, "
     title += f"{against(dataset)}{some}"
     title += f"; {dataset.attrs['ci_prob']:.0%} bands (light: simultaneous); dashed: mean slope"
     labels = {"title": title_of, "size": 9, "x": with_unit, "y": units}

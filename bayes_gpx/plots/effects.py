@@ -199,7 +199,7 @@ def plot_partial_dependence(
     band = chosen["partial_dependence_band"]
     along = {"x": value, "joined": continuous(value), "color": "C0"}
     gray = {"color": "gray", "alpha": 0.35, "width": 0.8}
-    some = f"{len(rows)} of {n} rows" if len(rows) < n else "single rows"
+    some = f"{len(rows)} of {n} observations" if len(rows) < n else "single observations"
     units, prob = dataset.attrs["units"], dataset.attrs["ci_prob"]
     return draw(
         mean.rename("f"),

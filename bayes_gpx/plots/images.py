@@ -223,7 +223,11 @@ def plot_image(
     }
 
     def title_of(da: xr.DataArray) -> str:
-        titles = {"value": f"obs {short(da['obs'], 12)}", "mean": words["name"], "sd": "its sd"}
+        titles = {
+            "value": f"observation\n{short(da['obs'], 12)}",
+            "mean": words["name"],
+            "sd": "its sd",
+        }
         return titles[da["layer"].item()]
 
     data = _layers_of(found, list(scales)).transpose("obs", "layer", "feature")

@@ -311,7 +311,7 @@ def plot_comparisons(
         raise ValueError(
             f"There are {len(names)} comparisons; choose at most {MOST_PANELS} of them."
         )
-    labels = {"title": lambda da: short(da["contrast"]), "x": "rows, sorted", "y": what}
+    labels = {"title": lambda da: short(da["contrast"]), "x": "observations, sorted", "y": what}
     return draw(
         mean,
         [
@@ -319,7 +319,7 @@ def plot_comparisons(
             ("point_estimate", _sorted_rows, mean, {"bounds": bounds}),
             ("labels", label_axes, mean, labels),
         ],
-        f"{title} of {mean.sizes['obs']} rows",
+        f"{title} of {mean.sizes['obs']} observations",
         pc_kwargs,
         backend=backend,
         cols=["contrast"],

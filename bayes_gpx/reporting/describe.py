@@ -91,7 +91,7 @@ def describe(result: xr.Dataset, *, obs: Labels | None = None) -> str:
     by = next((dim for dim in ("obs", "by") if dim in mean.dims), None)
     if obs is not None and by != "obs":
         raise ValueError(
-            f"obs is {obs!r}, but the result of {function} has no rows. Leave obs out."
+            f"obs is {obs!r}, but the result of {function} has no observations. Leave obs out."
         )
     own_unit, start = unit(result, shown, names), against(result)
     notes = "; ".join(filter(None, [f"unit: {own_unit}" * (own_unit != "none"), start]))
@@ -104,9 +104,14 @@ def describe(result: xr.Dataset, *, obs: Labels | None = None) -> str:
         for row in chosen:
             own, label = result.isel({by: row}), result[by].values[row]
             cells = "; ".join(_cells(own, mean.isel({by: row}), shown))
-            said.append(f"{'Row' if by == 'obs' else 'Average over rows,'} {label}: {cells}.")
+            said.append(
+                f"{'Observation' if by == 'obs' else 'Average over observations,'} {label}: "
+                f"{cells}."
+            )
         if left := len(rows) - len(chosen):
-            said.append(f"The result has {left} more {'rows' if by == 'obs' else 'groups'}.")
+            said.append(
+                f"The result has {left} more {'observations' if by == 'obs' else 'groups'}."
+            )
     if kind := intervals_of(result, {shown: names}).get(shown):
         said.append(f"Brackets give the {100 * prob:.4g}% {kind}.")
     elif f"{shown}_sd" in result and (result[f"{shown}_sd"] > 0.0).any():

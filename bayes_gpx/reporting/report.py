@@ -60,50 +60,40 @@ def report(
 ) -> Path:
     """Write an HTML report of a fit: diagnostics, scores and explanations.
 
-    Figures are embedded, and the file loads nothing when it is opened. The script element with the
-    id "results" contains the numbers of its sentences as JSON: ``results`` in the form of
-    `to_json`, and ``facts`` that no result has. A section that fails
-    contains the error, and the others are unaffected. If the report is interrupted, the file
-    contains the sections that were finished.
+    The file loads nothing when it is opened. Its script element "results" contains the numbers of
+    its sentences as JSON, in the form of `to_json`. A section that fails contains the error.
 
     Parameters
     ----------
     model : GP or GPX
     idata : xarray.DataTree or dict
         A fit, or a dict of fixed hyperparameters on the model's scale.
-    X_new, Z_new : frame or array (m, d), (m, p), optional
-        New rows to explain; None for the training rows. Averages use at most 100 of them, chosen at
-        random.
-    groups_new : series or array (m,), optional
-        Groups of the new rows, for models with groups; see `bayes_gpx.GP`.
+    X_new, Z_new, groups_new : frames or arrays of m rows, optional
+        New rows to explain; None for the training rows. Averages use at most 100 of them.
     y_new : array or pandas.Series (m,), optional
-        Responses of the new rows, to which the model was not fitted. They score the predictions.
-        Otherwise each training row in turn is left out.
+        Responses of the new rows, which score the predictions. Otherwise each training row in turn
+        is left out.
     path : str or path
         The HTML file, in an existing folder. An earlier file is replaced only at the end.
     obs : label or list of labels, optional
         Rows to explain one by one. By default there are three, with the lowest, a middle and the
-        highest prediction, among rows with unique labels.
+        highest prediction.
     baseline : {"mean", "median", "zero"}, array (d,) or (B, d), or frame row
         The baseline of attributions; see `attributions`.
     attribution : {"integrated_gradients", "shapley"}
         Attribute single rows by `attributions` or by `shapley_values`.
-    units : dict, optional
-        Unit of each column and of the response, by name, such as ``bx.datasets.load(name).units``.
     others : dict of (model, idata), optional
         Other models of the same response, rows and columns, by name, fitted by the same method. A
-        section compares them with this model by `compare`, and shows the explanations of each model
-        and their average by `combined`.
+        section shows `compare`, the explanations of each model, and their average by `combined`.
     ci_prob : float, optional
         Probability of all intervals; 90% by default.
     null : int or bool, optional
         Replicates of the reference for relevance and interactions, see `relevance`; True for 19. By
-        default only relevance has a reference, for up to 150 rows and 10 features: half a minute at
-        most.
+        default only relevance has a reference, for up to 150 rows and 10 features.
     what_if : str or path, optional
         Also write a page with sliders to this file, see `what_if`, and link it.
     seed : int, optional
-        By default a seed is drawn at random; the report states it.
+        The report states it.
 
     Returns
     -------
@@ -112,7 +102,7 @@ def report(
     Raises
     ------
     ValueError
-        If the path cannot be written to, or rows, labels, units, `idata` or other models do not fit
+        If the path cannot be written to, or rows, labels, `idata` or other models do not fit
         the model, before anything is computed.
     """
     refuse_swapped(model, idata)
@@ -175,7 +165,7 @@ def _html(findings: Findings, pages: Sequence[Page], link: str | None) -> str:
     about = {
         "title": f"{data.y_name}: predictions, explained",
         "link": link,
-        "subtitle": f"{findings.model.specification.family} fitted to {data.n} rows of "
+        "subtitle": f"{findings.model.specification.family} fitted to {data.n} observations of "
         f"{data.sources[0]} features",
     }
     about["results"] = _json(findings)

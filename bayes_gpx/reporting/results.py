@@ -127,7 +127,8 @@ class Findings(Fit):
         once = np.isin(index, labels[count == 1])
         if not once.any():
             raise ValueError(
-                "All labels of the rows repeat. Give at least some rows labels that do not repeat."
+                "All labels of the observations repeat. Give at least some observations labels "
+                "that do not repeat."
             )
         rows = np.flatnonzero(once)
         if len(rows) > MOST_ROWS:
@@ -224,8 +225,8 @@ class Findings(Fit):
             name = self.model.specification.observation.exposure_name
             raise ValueError(
                 f"y_new was given for a model with {name}=, but a report has no {name} of new "
-                f"rows. Leave y_new out, and score them with bx.predictions(..., {name}=...) and "
-                "bx.metrics.coverage."
+                "observations. Leave y_new out, and score them with bx.predictions(..., "
+                f"{name}=...) and bx.metrics.coverage."
             )
         labels = self.model.training.labels
         attrs = {} if labels is None else {"labels": [str(label) for label in labels]}
@@ -251,11 +252,16 @@ class Findings(Fit):
     def how_chosen(self) -> str:
         """A sentence on the observations that are explained."""
         if self._obs is not None:
-            return "The rows below were chosen by whoever asked for this report."
+            return "The observations below were chosen by whoever asked for this report."
         rows, known = len(self.some), len(self.where.index)
-        whole = f"{rows} rows" if rows == known else f"{rows} of {known} rows, drawn at random"
+        whole = (
+            f"{rows} observations"
+            if rows == known
+            else f"{rows} of {known} observations, drawn at random"
+        )
         what = "probability" if self.classes else "prediction"
-        return f"The rows below have the lowest, a middle and the highest {what} among {whole}."
+        lowest = f"The observations below have the lowest, a middle and the highest {what}"
+        return f"{lowest} among {whole}."
 
     @property
     def classes(self) -> bool:

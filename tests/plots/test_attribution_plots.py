@@ -90,7 +90,7 @@ def test_a_waterfall_steps_from_0_to_the_difference():
     for box, step, (low, high) in zip(axes.collections, steps, expected, strict=False):
         assert_allclose(box.get_facecolor()[0, :3], to_rgb(POSITIVE if step > 0 else NEGATIVE))
         assert (box.get_facecolor()[0, 3] < 0.5) == (low <= 0.0 <= high)
-    assert axes.get_xlabel() == "f(x) - f(baseline) [kg]"
+    assert axes.get_xlabel() == "f(x) - f(baseline) [kg]; on the right: each step alone"
 
 
 def test_a_waterfall_leads_from_the_prediction_at_the_baseline(regression):
@@ -105,9 +105,38 @@ def test_a_waterfall_leads_from_the_prediction_at_the_baseline(regression):
     assert_allclose(rectangle(axes.collections[-2]), sorted([start, end]))
     names = labels(axes.get_yticklabels())
     assert names[0] == f"baseline: {start:.4g}" and names[-1] == f"prediction: {end:.4g}"
-    assert axes.get_xlabel() == "f [pressure]"
+    assert axes.get_xlabel() == "f [pressure]; on the right: each step alone"
     with pytest.raises(ValueError, match="The obs of predictions differ"):
         bx.plot_waterfall(found, obs=2, predictions=predicted.isel(obs=[2]))
+
+
+@pytest.mark.parametrize("scale", [1.0, 300.0, 1e-4])
+@pytest.mark.parametrize("narrow", [1.0, 0.02])
+def test_intervals_of_a_waterfall_have_a_scale_of_their_own(scale, narrow):
+    data = attributed(1) * scale
+    draws = data["attribution"]
+    data["attribution"] = draws.mean("draw") + narrow * (draws - draws.mean("draw"))
+    data = data.assign_attrs(attributed(1).attrs)
+    figure = bx.plot_waterfall(data, backend="matplotlib").viz["figure"].item()
+    figure.canvas.draw()
+    axes = figure.axes[0]
+    zero, intervals = (line.get_xdata() for line in axes.lines[-2:])
+    divider = axes.lines[-4].get_xdata()[0]
+    assert max(np.ravel([rectangle(box) for box in axes.collections[:-1]])) < divider
+    assert divider < np.nanmin(intervals)
+    alone = {}
+    for place, label in zip(axes.get_xticks(), labels(axes.get_xticklabels()), strict=True):
+        number = float(label.replace("\N{MINUS SIGN}", "-"))
+        if place > divider:
+            alone[place] = number
+            assert_allclose(place - zero[0], number, atol=1e-9 * scale)
+        else:
+            assert_allclose(place, number, atol=1e-9 * scale)
+    assert 0.0 in alone.values() and len(alone) >= 2
+    gridlines = axes.lines[-3].get_xdata()
+    assert_allclose(np.unique(gridlines), sorted(alone))
+    inches = np.diff(axes.transData.transform([(x, 0) for x in sorted(alone)])[:, 0]) / figure.dpi
+    assert inches.min() > 0.35
 
 
 def test_a_waterfall_of_a_gpx_excludes_the_deviations_of_rows(regression):
@@ -134,8 +163,7 @@ def test_numbers_have_two_digits(largest, written):
     for name in [n for n in data if n != "value"]:
         data[name] = data[name] * 0.0 + largest
     axes = only(bx.plot_waterfall(data, backend="matplotlib"))
-    zero, *numbers = (text.get_text() for text in axes.texts)
-    assert zero == "0" and numbers[0].startswith(f"{written} [")
+    assert axes.texts[0].get_text().startswith(f"{written} [")
 
 
 def test_a_waterfall_of_contributions_starts_at_the_offset(regression):
@@ -145,7 +173,7 @@ def test_a_waterfall_of_contributions_starts_at_the_offset(regression):
     axes = only(bx.plot_waterfall(found, obs=2, backend="matplotlib"))
     total, offset = found["contribution_mean"].sel(obs=2).sum().item(), found["offset"].item()
     assert_allclose(rectangle(axes.collections[-2]), sorted([offset, offset + total]))
-    assert axes.get_xlabel() == "f [pressure]"
+    assert axes.get_xlabel() == "f [pressure]; on the right: each step alone"
 
 
 def test_titles_say_that_the_log_variance_is_divided():
@@ -165,7 +193,7 @@ def test_titles_say_that_a_weight_is_explained():
     )
     axes = only(bx.plot_waterfall(data, obs=100, backend="matplotlib"))
     assert labels(axes.get_yticklabels())[-1] == "weight(x) - weight(baseline)"
-    assert axes.get_xlabel() == "kg per unit of rooms"
+    assert axes.get_xlabel() == "kg per unit of rooms; on the right: each step alone"
     with pytest.raises(ValueError, match="attributions of the weight of rooms, which they do not"):
         bx.plot_waterfall(data, obs=100, predictions=xr.Dataset())
 
@@ -411,4 +439,4 @@ def test_titles_say_what_was_computed():
     theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0, "sigma": 0.1}
     found = bx.shapley_values(model, theta, X[:1], progressbar=False)
     figure = bx.plot_waterfall(found).viz["figure"].item()
-    assert "Shapley values of obs 0" in figure.get_suptitle()
+    assert "Shapley values of observation 0" in figure.get_suptitle()

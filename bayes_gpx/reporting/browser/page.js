@@ -58,7 +58,7 @@ const controls = model.features.map((feature, j) => {
   if (feature.kind === "category") {
     const menu = make("select", { id });
     feature.levels.forEach((level, i) => {
-      menu.append(make("option", { value: i }, `${level} (${Math.round(100 * feature.shares[i])}% of rows)`));
+      menu.append(make("option", { value: i }, `${level} (${Math.round(100 * feature.shares[i])}% of observations)`));
     });
     menu.addEventListener("change", () => move(Number(menu.value)));
     place.append(menu);
@@ -137,7 +137,7 @@ if (model.response) {
 }
 if (model.attributions) find("method").append(make("option", { value: "integrated" }, "integrated gradients"));
 if (moving.length <= MOST_PLAYERS) find("method").append(make("option", { value: "shapley" }, "Shapley values"));
-find("baseline").append(make("option", { value: "mean" }, "the mean of the training rows"), make("option", { value: "median" }, "the median of the training rows"));
+find("baseline").append(make("option", { value: "mean" }, "the mean of the training observations"), make("option", { value: "median" }, "the median of the training observations"));
 model.features.forEach(({ name }, j) => find("along").append(make("option", { value: j }, name)));
 for (const id of ["scale", "method", "baseline", "along"]) find(id).addEventListener("change", () => changed());
 
@@ -210,7 +210,7 @@ function showOutside(known) {
   });
   const said = [];
   if (far.length) said.push(`The point leaves the training data: ${far.join("; ")}.`);
-  if (known < 0.5) said.push(`Few training rows are like this one: the data remove ${Math.max(0, Math.round(100 * known))}% of the variance that f has without them.`);
+  if (known < 0.5) said.push(`Few training observations are like this one: the data remove ${Math.max(0, Math.round(100 * known))}% of the variance that f has without them.`);
   const place = find("outside"), text = said.join(" ");
   place.hidden = !text;
   if (place.textContent !== text) place.textContent = text;

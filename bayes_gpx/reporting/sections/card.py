@@ -29,8 +29,8 @@ def _model(findings: Findings) -> Iterator[Part]:
             ("Response", f"{data.y_name}{findings.unit(data.y_name)}{_of_response(model)}"),
             (
                 "Rows",
-                f"{data.n} training rows{_of_rows(data)}, {len(findings.where.index)} rows to "
-                "explain",
+                f"{data.n} training observations{_of_rows(data)}, {len(findings.where.index)} "
+                "observations to explain",
             ),
             *rest,
         ]
@@ -61,7 +61,9 @@ def _of_response(model: Model) -> str:
 
 def _features(findings: Findings) -> Iterator[Part]:
     data = findings.model.training
-    yield from _columns(findings, data.X, data.moments, "The features in the training rows.")
+    yield from _columns(
+        findings, data.X, data.moments, "The features in the training observations."
+    )
     if data.Z is not None and not data.tied and not data.streamed:
         of_z = Moments.of(data.Z.values)
         yield from _columns(findings, data.Z, of_z, "The features that have weights (Z).")
@@ -83,7 +85,9 @@ def _columns(findings: Findings, frame: Frame, moments: Moments, caption: str) -
         for level, column in zip(levels, frame.of_source(name), strict=True)
     ]
     if rows:
-        yield Table("Levels of categorical features.", ["feature", "level", "% of rows"], rows)
+        yield Table(
+            "Levels of categorical features.", ["feature", "level", "% of observations"], rows
+        )
 
 
 def _priors(findings: Findings) -> Iterator[Part]:
@@ -103,7 +107,8 @@ def _fit(findings: Findings) -> Iterator[Part]:
     yield Pairs(rows)
     if len(findings.some) < len(findings.where.index):
         yield Prose(
-            f"Averages below are over {len(findings.some)} of {len(findings.where.index)} rows.",
+            f"Averages below are over {len(findings.some)} of {len(findings.where.index)} "
+            "observations.",
             "note",
         )
 

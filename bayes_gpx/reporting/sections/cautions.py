@@ -68,7 +68,7 @@ def _table(findings: Findings) -> Iterator[Part]:
         "Probability of each constraint at the point where it is lowest: before the data, given "
         "the data alone, and given the constraints too. Of a known value it is the probability of "
         "being at least as far off. Last, the probability that bounds are violated at a training "
-        "row, on average over the rows.",
+        "observation, on average over the observations.",
         columns,
         rows,
     )
@@ -89,7 +89,7 @@ def _conflict(findings: Findings) -> Iterator[Part]:
     if len(often):
         yield Prose(
             f"Away from its points, {', '.join(often)} does not hold everywhere: state it at "
-            "more rows (at=) if it matters there.",
+            "more observations (at=) if it matters there.",
             "note",
         )
     bounds = int((found["low"] < found["high"]).sum())
@@ -179,9 +179,9 @@ def _baseline(findings: Findings) -> Iterator[Part]:
     ratio = findings.facts["baseline_sd_ratio"] = float(there / typical)
     if ratio > FAR:
         yield Prose(
-            f"No training row is near the baseline: the sd of f there is {number(ratio)} times "
-            "that at a typical training row. Choose a baseline close to the data, or average over "
-            "several rows.",
+            f"No training observation is near the baseline: the sd of f there is {number(ratio)} "
+            "times that at a typical training observation. Choose a baseline close to the data, or "
+            "average over several observations.",
             "bad",
         )
 
@@ -196,9 +196,9 @@ def _sigma_w(findings: Findings) -> Iterator[Part]:
     if model.specification.family != "GPX":
         return
     text = (
-        "sigma_w, the sd of each row's own deviation from the weight functions, is weakly "
-        "identified, so the weights of training rows depend on its prior. State this prior when "
-        "you publish them."
+        "sigma_w, the sd of each observation's own deviation from the weight functions, is weakly "
+        "identified, so the weights of training observations depend on its prior. State this prior "
+        "when you publish them."
     )
     if "sigma_w" in model.fixed or findings.alone:
         yield Prose(text, "note")

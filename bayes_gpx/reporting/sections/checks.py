@@ -28,7 +28,7 @@ def _held_out(findings: Findings) -> Iterator[Part]:
     if findings.y_new is None:
         return
     m, found = len(findings.y_new), findings.held_out
-    rows, labels = f"{m} rows that were held out", findings.model.training.labels
+    rows, labels = f"{m} observations that were held out", findings.model.training.labels
     if labels is None:
         drawn = found["y"].stack(sample=["chain", "draw"]).transpose("sample", "obs").values
         yield from _of_numbers(findings, found, drawn, findings.y_new, rows)
@@ -41,18 +41,20 @@ def _held_out(findings: Findings) -> Iterator[Part]:
 def _left_out(findings: Findings) -> Iterator[Part]:
     if findings.y_new is not None or findings.model.training.censored:
         return
-    training, found, rows = findings.model.training, findings.left_out, "rows that were left out"
+    training, found, rows = (
+        findings.model.training,
+        findings.left_out,
+        "observations that were left out",
+    )
     if training.labels is None:
         drawn = findings.replicated_left_out
         yield from _of_numbers(findings, found, drawn, training.y, rows)
     else:
         yield from _of_labels(training.labels, training.y.astype(int), found, rows)
-    held = (
-        " The hyperparameters were fitted to all rows, however, so the scores are too optimistic."
-    )
+    held = " The hyperparameters were fitted to all of them, so the scores are too optimistic."
     yield Prose(
-        "Each row is predicted from all other rows (leave-one-out)."
-        + (held if findings.alone else " Rows unlike these may be harder to predict."),
+        "Each observation is predicted from all other observations (leave-one-out)."
+        + (held if findings.alone else " Observations unlike these may be harder to predict."),
         "note",
     )
 
@@ -66,7 +68,7 @@ def _of_numbers(
     for level, inside in zip(LEVELS, covered, strict=True):
         low, high = np.quantile(drawn, [0.5 - level / 2, 0.5 + level / 2], axis=0)
         rows.append([f"{level:.0%}", 100 * float(inside), float((high - low).mean())])
-    columns = ["interval", "coverage, % of rows", f"mean width{_unit(findings)}"]
+    columns = ["interval", "coverage, % of observations", f"mean width{_unit(findings)}"]
     yield Table(f"How often intervals contain the response of {which}.", columns, rows)
     error = np.sqrt(np.mean((observed - found[f"{findings.mean_name}_mean"].values) ** 2))
     yield Prose(
@@ -95,7 +97,7 @@ def _of_labels(labels: Sequence, code: np.ndarray, found: xr.Dataset, which: str
         for k, label in enumerate(labels)
         if (code == k).any()
     ]
-    columns = ["label", "rows", "classified correctly, %"]
+    columns = ["label", "observations", "classified correctly, %"]
     yield Table(f"Labels of {which}, classified by the most probable label.", columns, rows)
     yield Prose(
         f"The most probable label is right for {right.mean():.1%} of {which}. The Brier score is "
@@ -120,8 +122,10 @@ def _calibration(findings: Findings) -> Iterator[Part]:
         pc = az.plot_ecdf_pit(found, visuals={"title": False}, **options)
         yield picture(
             pc,
-            "Calibration. The PIT of a row is the probability of a response below the observed "
-            "one, predicted from the other rows. The curve is the distribution function of all "
+            "Calibration. The PIT of an observation is the probability of a response below the "
+            "observed "
+            "one, predicted from the other observations. The curve is the distribution function of "
+            "all "
             "PITs minus that of a uniform distribution, and is close to 0 for a calibrated model. "
             "p is the p-value of ArviZ's test of uniformity; marked points contribute most to it.",
         )
@@ -132,8 +136,8 @@ def _calibration(findings: Findings) -> Iterator[Part]:
         yield picture(
             az.plot_ppc_pava(xr.DataTree.from_dict(groups), backend="matplotlib"),
             "Observed frequency of the label "
-            f"{training.labels[1]} against its probability predicted from the other rows. For a "
-            "calibrated model the points lie on the diagonal.",
+            f"{training.labels[1]} against its probability predicted from the other observations. "
+            "For a calibrated model the points lie on the diagonal.",
         )
 
 

@@ -220,7 +220,7 @@ def _loo(findings: Findings) -> Iterator[Part]:
     rows = findings.model.training.X.index[bad]
     first = ", ".join(map(str, rows[:8])) + (" and others" if len(rows) > 8 else "")
     yield Prose(
-        f"{int(bad.sum())} of {bad.size} rows have a Pareto k above {number(found.good_k)}"
+        f"{int(bad.sum())} of {bad.size} observations have a Pareto k above {number(found.good_k)}"
         + (
             f" ({first}): they influence the posterior strongly, so LOO is unreliable for them."
             if len(rows)
@@ -230,7 +230,7 @@ def _loo(findings: Findings) -> Iterator[Part]:
     )
     yield picture(
         az.plot_khat(found, backend="matplotlib"),
-        "Pareto k of each row. Rows with a high k influence the fit most.",
+        "Pareto k of each observation. Observations with a high k influence the fit most.",
     )
 
 

@@ -22,7 +22,8 @@ MOST_FEATURES = 6
 def _scores(findings: Findings) -> Iterator[Part]:
     if findings.unscored:
         yield Prose(
-            "A fit has a single draw of the hyperparameters, so the models are not scored by rows "
+            "A fit has a single draw of the hyperparameters, so the models are not scored by "
+            "observations "
             "that were left out, and count equally below. Fit them by 'laplace' or 'nuts'.",
             "note",
         )
@@ -30,16 +31,16 @@ def _scores(findings: Findings) -> Iterator[Part]:
     frame = findings.compared
     shown = {"elpd": "elpd", "elpd_diff": "difference", "dse": "its se", "weight": "weight"}
     if frame["held_out"].notna().all():
-        shown["held_out"] = "new rows"
+        shown["held_out"] = "new observations"
     shown |= {"khat": "Pareto k"}
     rows = [
         [str(name), *(float(row[column]) for column in shown)] for name, row in frame.iterrows()
     ]
     yield Table(
-        "Log predictive densities of rows that were left out (elpd), best model first, and stacking"
-        " weights: the shares by which the models together predict best."
+        "Log predictive densities of observations that were left out (elpd), best model first, and "
+        "stacking weights: the shares by which the models together predict best."
         + (
-            " The new rows' densities are of models fitted without them."
+            " The new observations' densities are of models fitted without them."
             if "held_out" in shown
             else ""
         ),
@@ -75,7 +76,7 @@ def _explanations(findings: Findings) -> Iterator[Part]:
         + ("equal weights" if findings.unscored else "the stacking weights")
         + f" with its sd{findings.unit(findings.model.training.y_name)}. The last column is the sd "
         "of the models' means by these weights, the part of the sd that is due to which is right.",
-        ["row", "feature", *of_models, "average", "sd", "between models"],
+        ["observation", "feature", *of_models, "average", "sd", "between models"],
         rows,
     )
 
@@ -94,13 +95,13 @@ def _agreement(findings: Findings) -> Iterator[Part]:
         below = np.stack([high < 0 for _, high in ends])
         apart, clear = above.any(axis=0) & below.any(axis=0), above | below
         features = next(iter(each.values()))["feature"].values
-        signs += [f"{feature} in row {label}" for feature in features[apart]]
+        signs += [f"{feature} in observation {label}" for feature in features[apart]]
         some = clear.any(axis=0) & ~clear.all(axis=0) & ~apart
-        unsure += [f"{feature} in row {label}" for feature in features[some]]
+        unsure += [f"{feature} in observation {label}" for feature in features[some]]
         first = [features[np.abs(found[f"{name}_mean"].values).argmax()] for found in each.values()]
         if len(set(first)) > 1:
             told = ", ".join(f"{f} by {m}" for m, f in zip(each, first, strict=True))
-            firsts.append(f"in row {label} it is {told}")
+            firsts.append(f"in observation {label} it is {told}")
     if signs:
         yield Prose(
             f"The models disagree on the sign of {name}s, with whole {findings.prob:.0%} intervals "
@@ -122,7 +123,9 @@ def _agreement(findings: Findings) -> Iterator[Part]:
             f"The largest {name} is not the same in all models: {'; '.join(firsts)}.", "bad"
         )
     else:
-        yield Prose(f"In each row the largest {name} is of the same feature in all models.", "good")
+        yield Prose(
+            f"In each observation the largest {name} is of the same feature in all models.", "good"
+        )
     total, between = (float((whole[f"{name}_{end}"] ** 2).sum()) for end in ("sd", "between"))
     if total:
         yield Prose(

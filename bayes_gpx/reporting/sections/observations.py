@@ -31,9 +31,10 @@ def _chosen(findings: Findings) -> Iterator[Part]:
     if findings.by_place:
         yield Prose(
             "Each prediction is the response at average features plus the contributions of the "
-            "features: the row's weight times the distance from the feature's average, with a "
-            f"{findings.prob:.0%} interval. A row's weight is the weight function at its place "
-            "plus a deviation of its own. The prediction does not include noise."
+            "features: the observation's weight times the distance from the feature's average, "
+            "with a "
+            f"{findings.prob:.0%} interval. An observation's weight is the weight function at its "
+            "place plus a deviation of its own. The prediction does not include noise."
         )
     else:
         against = findings.attributed.attrs["baseline"]
@@ -59,13 +60,13 @@ def _one(findings: Findings, label: Any) -> Iterator[Part]:
     low, high = interval_of(predicted, name, findings.prob).values
     unit = _unit(findings, findings.model.training.y_name) if what == "prediction" else ""
     mean = number(predicted[f"{name}_mean"])
-    heading = f"Row {label}: {what}{of} {mean} {interval(low, high)}{unit}"
+    heading = f"Observation {label}: {what}{of} {mean} {interval(low, high)}{unit}"
     told = [*findings.known_of(label), _total(findings, found, of), *_sentences(findings, found)]
     yield Points(heading, told, str(label))
     there = None if findings.by_place else predicted.expand_dims(obs=[label])
     steps = found.expand_dims(obs=[label])
     pc = plot_waterfall(steps, predictions=there, backend="matplotlib")
-    yield picture(pc, f"Row {label}: the same as steps, the largest first.", str(label))
+    yield picture(pc, f"Observation {label}: the same as steps, the largest first.", str(label))
 
 
 def _unit(findings: Findings, name: str) -> str:
@@ -80,7 +81,7 @@ def _total(findings: Findings, found: xr.Dataset, of: str) -> str:
         start = number(found["offset"])
         return f"The features add {whole} to the value at average features, {start}{scale}."
     low, high = interval_of(found, "difference", findings.prob).values
-    tied = "Without the row's own deviation, the" if _deviates(findings) else "The"
+    tied = "Without the observation's own deviation, the" if _deviates(findings) else "The"
     mean = number(found["difference_mean"])
     scale = f", in the probability{of}" if of else ""
     return f"{tied} difference from the baseline is {mean} {interval(low, high)}{scale}."

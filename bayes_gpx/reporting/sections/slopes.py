@@ -58,7 +58,8 @@ def _weights(findings: Findings) -> Iterator[Part]:
         options: dict[str, Any] = {"features": names, "backend": "matplotlib", "col_wrap": 2}
         yield picture(
             plot_dependence(found, **options),
-            f"Each weight{whose} against its feature's value, without the rows' own deviations.",
+            f"Each weight{whose} against its feature's value, without the observations' own "
+            "deviations.",
         )
 
 
@@ -78,11 +79,18 @@ def _weights_over_rows(findings: Findings, found: xr.Dataset, whose: str) -> Tab
         ]
         for i, name in enumerate(found["feature"].values)
     ]
-    columns = ["least", "most", "above 0, % of rows", "below 0, % of rows", "sd of deviations"]
+    columns = [
+        "least",
+        "most",
+        "above 0, % of observations",
+        "below 0, % of observations",
+        "sd of deviations",
+    ]
     return Table(
-        f"Weight functions{whose} at {len(mean)} rows, {found.attrs['units']}. A row counts as "
-        f"above or below 0 if its whole {findings.prob:.0%} interval is. The weights of each row "
-        "deviate from these functions by the sd in the last column.",
+        f"Weight functions{whose} at {len(mean)} observations, {found.attrs['units']}. An "
+        "observation counts as "
+        f"above or below 0 if its whole {findings.prob:.0%} interval is. The weights of each "
+        "observation deviate from these functions by the sd in the last column.",
         ["feature", "mean weight", *columns],
         rows,
     )
@@ -105,7 +113,12 @@ def _drivers(findings: Findings) -> Iterator[Part]:
         yield Table(
             f"Which features make the largest weights{whose} vary? Attributions of each weight "
             "function, relative to its value at the baseline, in the units of the weight.",
-            ["weight", "feature", "mean absolute attribution", "interval excludes 0, % of rows"],
+            [
+                "weight",
+                "feature",
+                "mean absolute attribution",
+                "interval excludes 0, % of observations",
+            ],
             [row for _, found in of_label for row in _largest(found, findings.prob)],
         )
         if places is not None:
@@ -140,7 +153,9 @@ def _maps(findings: Findings) -> Iterator[Part]:
         return
     for whose, found in _by_label(findings.weighed):
         pc = plot_map(found, places, backend="matplotlib")
-        yield picture(pc, f"Weights{whose} at their places, without each row's own deviation.")
+        yield picture(
+            pc, f"Weights{whose} at their places, without each observation's own deviation."
+        )
 
 
 def _contributions(findings: Findings) -> Iterator[Part]:
@@ -167,7 +182,7 @@ def _average_slopes(findings: Findings, found: xr.Dataset, whose: str) -> Table:
         row = [str(name), float(found["average_slope_mean"][i]), *map(float, tails.values[:, i])]
         rows.append([*row, 100 * float(found["probability_positive"][i])])
     return Table(
-        f"Average slopes{whose} over {found.sizes['obs']} rows, {found.attrs['units']}.",
+        f"Average slopes{whose} over {found.sizes['obs']} observations, {found.attrs['units']}.",
         ["feature", "mean", "from", "to", "P(above 0), %"],
         rows,
     )
@@ -198,7 +213,8 @@ def _components(findings: Findings) -> Iterator[Part]:
         pc = plot_components(found, backend="matplotlib", col_wrap=2)
         yield picture(pc, f"The parts of f{whose} that belong to each summand of the kernel.")
         yield Table(
-            f"Components{whose} over {found.sizes['obs']} rows, {found.attrs['units']}. Shares of "
+            f"Components{whose} over {found.sizes['obs']} observations, {found.attrs['units']}. "
+            "Shares of "
             "the variance of f add up to 100 %; one is negative where a component works against "
             "the others.",
             ["component", "share of variance, %", "mean sd"],
@@ -227,7 +243,7 @@ def _dependence(findings: Findings) -> Iterator[Part]:
         yield picture(
             pc,
             f"Average prediction{whose} along {which}, all other features as observed. Gray: the "
-            f"same for single rows.{findings.of_second}",
+            f"same for single observations.{findings.of_second}",
         )
 
 

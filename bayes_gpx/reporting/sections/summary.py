@@ -44,7 +44,9 @@ def _error(findings: Findings) -> Iterator[Part]:
     error = np.sqrt(np.mean((observed - found[f"{findings.mean_name}_mean"].values) ** 2))
     share = 1 - error**2 / np.mean((observed - mean) ** 2)
     own = "other" if findings.y_new is None else "training"
-    others = f"The mean of the {own} rows has {number(np.sqrt(np.mean((observed - mean) ** 2)))}"
+    others = (
+        f"The mean of the {own} observations has {number(np.sqrt(np.mean((observed - mean) ** 2)))}"
+    )
     if linear is not None:
         others = (
             f"A linear regression has {number(np.sqrt(np.mean((observed - linear) ** 2)))}, and "
@@ -52,7 +54,7 @@ def _error(findings: Findings) -> Iterator[Part]:
         )
     unit = findings.units.get(training.y_name, "")
     yield Prose(
-        f"The model predicts {rows} rows with a root mean squared error of {number(error)}"
+        f"The model predicts {rows} observations with a root mean squared error of {number(error)}"
         f"{f' {unit}' if unit else ''} (R² {share:.2f}). {others}."
     )
 
@@ -61,7 +63,7 @@ def _censored(findings: Findings) -> str:
     training, elpd = findings.model.training, float(findings.left_out["elpd"].sum())
     return (
         f"{training.censored} of {training.n} responses are censored, so the model is scored by "
-        f"what it says of each row from the others: the log score is {number(elpd)} in all."
+        f"what it says of each observation from the others: the log score is {number(elpd)} in all."
     )
 
 
@@ -70,7 +72,8 @@ def _classified(training: TrainingData, code: np.ndarray, found: xr.Dataset, row
     most = np.bincount(training.y.astype(int))
     return (
         f"The model gives the observed label the highest probability in {right:.0%} of the {rows} "
-        f"rows. The most frequent label alone is right in {(code == most.argmax()).mean():.0%}."
+        "observations. The most frequent label alone is right in "
+        f"{(code == most.argmax()).mean():.0%}."
     )
 
 
@@ -110,7 +113,7 @@ def _effects(findings: Findings) -> Iterator[Part]:
         unit = findings.units.get(findings.model.training.y_name) or findings.model.training.y_name
         used = findings.sloped.sizes["obs"] if findings.numbers else len(findings.some)
         known = len(findings.where.index)
-        count = f"{used} rows" if used == known else f"{used} of {known} rows"
+        count = f"{used} observations" if used == known else f"{used} of {known} observations"
         of = f"the probability of {findings.second}" if findings.second else unit
         yield Points(
             f"Strongest effects on {of}, on average over {count}, with "
