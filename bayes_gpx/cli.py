@@ -37,6 +37,7 @@ from bayes_gpx.cli_rows import (
     parts_to_fit,
     rows_of,
     rows_to_fit,
+    units_given,
     warn_outside,
 )
 from bayes_gpx.cli_runs import FIT, fit_into, folder_for, load_from, sayer
@@ -170,6 +171,11 @@ def demo(out: str, seed: int) -> None:
     help="Columns whose values are categories and not quantities.",
 )  # fmt: skip
 @click.option(
+    "--units", multiple=True, metavar="A=UNIT ...",
+    help="Units of columns, such as bmi=kg/m² progression=score, for tables, plots and reports. "
+    "Parquet files that pandas wrote may contain them, as the attribute units of the frame.",
+)  # fmt: skip
+@click.option(
     "--model", type=Named("model", ["gp", "gpx"]), default="gpx", show_default=True,
     help="gp: Gaussian process regression. gpx: a linear regression for each row, whose weights "
     "are Gaussian processes.",
@@ -239,6 +245,7 @@ def fit(
     weights: str | None,
     censoring: str | None,
     categorical: Sequence[str],
+    units: Sequence[str],
     model: str,
     method: str,
     likelihood: str,
@@ -294,6 +301,8 @@ def fit(
     options: dict[str, Any]
     attrs: dict[str, str] = {}
     if isinstance(data, str):
+        if units:
+            raise click.UsageError("--units is for a file that is read as a whole. Leave it out.")
         X, y, names = parts_to_fit(data, target, chosen, drop_missing, impute)
         options = {"priors": {"sigma_w": 0.0} if model == "gpx" else {}, **beside}
     else:
@@ -301,6 +310,8 @@ def fit(
             data, target, chosen, named(likelihood), drop_missing, impute, say
         )
         X, y, names = rows.X, rows.y, [str(name) for name in rows.X]
+        X.attrs["units"] |= units_given(units, [*names, target])
+        y.attrs["units"] = X.attrs["units"]
         options = {"groups": rows.groups, **rows.known}
         if model == "gpx" and weights is not None:
             options["priors"] = {"sigma_w": 0.0}

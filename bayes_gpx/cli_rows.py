@@ -203,6 +203,7 @@ def rows_to_fit(
     say: Callable[[str], object],
 ) -> tuple[Read, Roles]:
     """Rows to learn from, and the roles of their columns; raises for wrong columns."""
+    from bayes_gpx.data.features import units_of
     from bayes_gpx.data.gaps import Imputation
     from bayes_gpx.data.sheets import Wanted, columns_of, numbers_rows, read_sheet
 
@@ -240,7 +241,21 @@ def rows_to_fit(
     X, gaps = _filled(table[names], imputation, data, say)
     known = {name: table[column] for name, column in chosen.beside.items()}
     rows = Read(X, table[target], table.get(chosen.groups), table.get(chosen.id), gaps, known)
-    return rows.named(), Roles(chosen.id, chosen.groups, imputation)
+    rows = rows.named()
+    rows.X.attrs["units"] = {c: u for c, u in units_of(sheet, target).items() if c in [*X, target]}
+    return rows, Roles(chosen.id, chosen.groups, imputation)
+
+
+def units_given(pairs: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
+    """Units by column, from texts such as bmi=kg/m²."""
+    found = {}
+    for pair in pairs:
+        column, equals, unit = pair.partition("=")
+        if not equals or not unit.strip():
+            raise click.UsageError(f"--units {pair}: pass a column and its unit, as in age=years.")
+        one_of("--units", column, columns)
+        found[column] = unit.strip()
+    return found
 
 
 @dataclass(frozen=True)

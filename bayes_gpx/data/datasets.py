@@ -116,7 +116,7 @@ def load(name: str, *, path: str | Path | None = None, kind: str | None = None) 
         frame = pd.get_dummies(frame, columns=["sex"], dtype=float)
     y = frame[recipe.target].rename(recipe.target)
     X = frame.drop(columns=[recipe.target, *recipe.drop], errors="ignore")
-    return Data(X, y, _units(X, y, recipe.units), recipe.source)
+    return _with_units(X, y, recipe.units, recipe.source)
 
 
 def _days(hours: pd.DataFrame) -> pd.DataFrame:
@@ -160,8 +160,10 @@ def _read(name: str, recipe: Files, file: str, folder: str | PathLike | None) ->
     return pd.read_csv(full)
 
 
-def _units(X: pd.DataFrame, y: pd.Series, known: Mapping[str, str]) -> dict[str, str]:
-    return {str(column): known.get(str(column), "") for column in [*X.columns, y.name]}
+def _with_units(X: pd.DataFrame, y: pd.Series, known: Mapping[str, str], source: str) -> Data:
+    units = {str(column): known.get(str(column), "") for column in [*X.columns, y.name]}
+    X.attrs["units"], y.attrs["units"] = units, units[str(y.name)]
+    return Data(X, y, units, source)
 
 
 def _from_sklearn(name: str) -> Data:
@@ -183,7 +185,7 @@ def _diabetes() -> Data:
     """The values of Efron et al., in their units, as scikit-learn ships them too."""
     units = {
         "age": "years",
-        "sex": "coded 1, 2",
+        "sex": "",
         "bmi": "kg/m²",
         "blood_pressure": "mm Hg",
         "total_cholesterol": "mg/dl",
@@ -198,9 +200,10 @@ def _diabetes() -> Data:
     source = (
         "B. Efron, T. Hastie, I. Johnstone, R. Tibshirani, Least Angle Regression, Annals of "
         "Statistics 32 (2004) 407-499, doi 10.1214/009053604000000067; 442 patients: the values "
-        "that scikit-learn ships under the BSD 3-Clause licence, in their own units."
+        "that scikit-learn ships under the BSD 3-Clause licence, in their own units; sex is "
+        "coded 1 and 2."
     )
-    return Data(frame.drop(columns="progression"), frame["progression"], units, source)
+    return _with_units(frame.drop(columns="progression"), frame["progression"], units, source)
 
 
 def _digits(datasets: Any) -> Data:
@@ -211,7 +214,7 @@ def _digits(datasets: Any) -> Data:
         "10.24432/C50P49; 1797 images of 8 x 8 pixels, as shipped with scikit-learn."
     )
     units = dict.fromkeys(bunch.data.columns, "grey level 0-16")
-    return Data(bunch.data, y, _units(bunch.data, y, units), source)
+    return _with_units(bunch.data, y, units, source)
 
 
 def _iris(datasets: Any) -> Data:
@@ -222,7 +225,7 @@ def _iris(datasets: Any) -> Data:
         "R. A. Fisher, The use of multiple measurements in taxonomic problems, Annals of Eugenics "
         "7 (1936) 179-188; 150 flowers, as shipped with scikit-learn."
     )
-    return Data(X, y, _units(X, y, dict.fromkeys(X.columns, "cm")), source)
+    return _with_units(X, y, dict.fromkeys(X.columns, "cm"), source)
 
 
 def _breast_cancer(datasets: Any) -> Data:
@@ -233,7 +236,7 @@ def _breast_cancer(datasets: Any) -> Data:
         "W. Wolberg, O. Mangasarian, N. Street, W. Street (1993), Breast Cancer Wisconsin "
         "(Diagnostic), UCI, doi 10.24432/C5DW2B; 569 tumours, as shipped with scikit-learn."
     )
-    return Data(X, y, _units(X, y, {}), source)
+    return _with_units(X, y, {}, source)
 
 
 def _arrived() -> tuple[pd.DataFrame, str]:
@@ -266,7 +269,7 @@ def _air_speed() -> Data:
     )
     units = {"day": "day of the year 2013", "distance": "miles", "air_speed": "miles per hour"}
     y = (60 * frame["distance"] / frame["air_time"]).rename("air_speed")
-    return Data(X, y, _units(X, y, units), source)
+    return _with_units(X, y, units, source)
 
 
 def _flights() -> Data:
@@ -287,7 +290,7 @@ def _flights() -> Data:
         "arrival_delay": "minutes",
     }
     y = frame["arr_delay"].rename("arrival_delay")
-    return Data(X, y, _units(X, y, units), source)
+    return _with_units(X, y, units, source)
 
 
 def _from_openml(name: str) -> pd.DataFrame:

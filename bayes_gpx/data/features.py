@@ -268,6 +268,27 @@ def row_labels(table: Any) -> np.ndarray | None:
     return _labels(index) if hasattr(index, "equals") else None
 
 
+def units_of(table: Any, name: str) -> dict[str, str]:
+    """Units of a table's columns, or of a series, by name, from its attribute `units`."""
+    # The attribute is a unit for all columns, or a dict by column, which pandas passes on to the
+    # parts of a frame. A table of xarray may have a coordinate `unit` of its columns instead.
+    attrs = getattr(table, "attrs", None)
+    told = attrs.get("units") if isinstance(attrs, Mapping) else None
+    if len(np.shape(table)) == 1:
+        columns = [getattr(table, "name", None) or name]
+    elif not _is_data_array(table):
+        columns = list(getattr(table, "columns", ()))
+    else:
+        columns = table[table.dims[1]].values.tolist() if table.dims[1] in table.coords else []
+        if "unit" in table.coords and table["unit"].dims == table.dims[1:]:
+            told = dict(zip(columns, table["unit"].values, strict=True))
+    if isinstance(told, str):
+        told = dict.fromkeys(columns, told)
+    if not isinstance(told, Mapping):
+        return {}
+    return {str(c): str(told[c]) for c in columns if told.get(c)}
+
+
 def _is_data_array(table: Any) -> bool:
     """Whether a table is xarray's, known by its attributes: xarray need not be imported for it."""
     return hasattr(table, "dims") and hasattr(table, "coords")

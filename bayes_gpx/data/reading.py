@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from bayes_gpx.data.features import Frame, read_features, read_response
+from bayes_gpx.data.features import Frame, read_features, read_response, units_of
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.out_of_core import Names, OutOfCore, Seen, seen_of_both, seen_of_part
 from bayes_gpx.data.outputs import Outputs, read_outputs
@@ -130,6 +130,7 @@ def read_training(
         outputs=outputs,
         resolution=resolution_of_y(resolution, values, outputs, observation),
         row_data=row_data,
+        units={**units_of(X, "x"), **units_of(Z, "z"), **units_of(y, "y")},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -74,6 +74,7 @@ class TrainingData:
     resolution: np.ndarray | float = 0.0  # rounding step of y, or of each output (q,); 0 for none
     row_data: RowData | None = None  # weights and bounds of rows
     weight: str | None = None  # column of Z with the weight to explain in place of f
+    units: Mapping[str, str] = field(default_factory=dict)  # by column of X or Z, or response
 
     # All rows, where X, Z, y and exposure have a sample of them: or medians, where none are stored.
     beyond: OutOfCore | None = None
@@ -92,6 +93,13 @@ class TrainingData:
     def n(self) -> int:
         """Number of responses."""
         return len(self.y) if self.beyond is None else self.beyond.moments.n
+
+    def said_of_y(self, units: str) -> str:
+        """Units in words, where ``{y}`` stands for the response."""
+        known = self.units.get(self.y_name)
+        if known and units == "{y}":
+            return known
+        return units.format(y=f"{self.y_name} in {known}" if known else self.y_name)
 
     @property
     def responses(self) -> tuple[str, Any]:

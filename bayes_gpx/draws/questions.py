@@ -183,8 +183,8 @@ def value(model: Any, *, smooth: bool = False, across: bool = False) -> Question
 
 def latent_units(model: ModelLike) -> str:
     """Units of f, or of the weight that is explained."""
-    name, weight = model.training.y_name, model.training.weight
-    units = model.specification.observation.units.format(y=name)
+    weight = model.training.weight
+    units = model.training.said_of_y(model.specification.observation.units)
     return units if weight in (None, INTERCEPT) else f"{units} per unit of {weight}"
 
 

@@ -471,9 +471,10 @@ class Result:
                 variables |= said
             elif set(labels) <= {*frame.columns, INTERCEPT}:
                 variables["value"] = (("obs", "feature"), values_of(frame, values, labels))
-        if frame.origins:
-            units = {column: unit_of(origin) for column, origin in frame.origins.items()}
-            coords["unit"] = ("feature", [units.get(label, "") for label in labels])
+        dates = {column: unit_of(origin) for column, origin in frame.origins.items()}
+        units = [(dict(training.units) | dates).get(label, "") for label in labels]
+        if any(units):
+            coords["unit"] = ("feature", units)
         if q.center is not None:
             variables["center"] = ("feature", q.center[self._picked])
             variables["offset"] = training.y_scaling.center - np.sum(q.offset)

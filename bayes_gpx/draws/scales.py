@@ -336,7 +336,7 @@ def _marginal_variance(
 
 def response_units(model: ModelLike) -> str:
     """Units of the mean response."""
-    return model.specification.response.response_units.format(y=model.training.y_name)
+    return model.training.said_of_y(model.specification.response.response_units)
 
 
 def mean_response(

@@ -12,7 +12,7 @@ from bayes_gpx.draws.naming import RESPONSE
 if TYPE_CHECKING:
     import pandas as pd
 
-LEADING = ("row", "feature", "feature_bis", "class", "baseline", "value", "level")
+LEADING = ("row", "feature", "feature_bis", "class", "baseline", "value", "unit", "level")
 
 
 DRAWS = {"chain", "draw"}
@@ -36,10 +36,10 @@ def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFr
     -------
     pandas.DataFrame
         `row`, the label of the row (from the index of `X_new` if it had one); `feature` and any
-        other dims (class, baseline, ...); `value` of the feature, and `level` if there are
-        categorical features; and for each quantity _mean, _sd, _lower and _upper, and its
-        probabilities. Quantities without a feature, such as `difference`, are repeated for each
-        feature.
+        other dims (class, baseline, ...); `value` of the feature, with `unit` if units are known
+        and `level` if there are categorical features; and for each quantity _mean, _sd, _lower and
+        _upper, and its probabilities. Quantities without a feature, such as `difference`, are
+        repeated for each feature.
 
     Raises
     ------

@@ -16,6 +16,7 @@ from bayes_gpx.data.categorical import indicator
 from bayes_gpx.data.dates import date_after
 from bayes_gpx.data.gaps import gaps_in_words
 from bayes_gpx.draws.intervals import interval_probability
+from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain import attributions, contributions, predictions, shapley_values, weights
 from bayes_gpx.explain.weights import deviation_sds
 from bayes_gpx.export.long_form import to_pandas
@@ -122,10 +123,11 @@ def explained(
     """Yield blocks of explanations, a line for each row and feature, and of predictions."""
     # Explanations have the columns row, the columns of `Beside`, feature (and class), value; for a
     # GPX weight (the weight function) and contribution; and attribution, each with _mean, _sd,
-    # _lower and _upper. `weight_deviation_sd` is the sd of the rows' deviations from the weight
-    # function. `offset` plus contributions is f_mean; `baseline_mean` plus attributions is
-    # prediction_mean. The value of a category is its level, with the weight of this level; dates
-    # are written as dates. At most `EXPLAINED_DRAWS` hyperparameter draws are used, evenly spaced.
+    # _lower and _upper. `response_unit` is the unit of attributions and predictions.
+    # `weight_deviation_sd` is the sd of the rows' deviations from the weight function. `offset`
+    # plus contributions is f_mean; `baseline_mean` plus attributions is prediction_mean. The value
+    # of a category is its level, with the weight of this level; dates are written as dates. At most
+    # `EXPLAINED_DRAWS` hyperparameter draws are used, evenly spaced.
     verbs: dict[str, Callable[..., xr.Dataset]] = {}
     if model.training.Z is not None:
         verbs |= {"weight": partial(weights, smooth=True), "contribution": contributions}
@@ -148,7 +150,7 @@ def explained(
         for said, dataset in found.items():
             named |= _moments(dataset, said)
         whole = xr.Dataset(named | {"value": shares["value"]}, attrs={"ci_prob": prob})
-        frame = to_pandas(whole).drop(columns="unit", errors="ignore")  # dates are written as such
+        frame = to_pandas(whole)
         if "weight" in found:
             sds = found["weight"]["weight_deviation_sd"].to_series().rename("weight_deviation_sd")
             columns = sds.reset_index().rename(columns={"obs": "row"})
@@ -165,6 +167,7 @@ def explained(
             missing = [bool(own.gaps[f].loc[row]) if f in own.gaps else False for row, f in pairs]
             at = cast(int, frame.columns.get_loc("value"))
             frame.insert(at + 1, "filled_in", missing)
+        frame["response_unit"] = shares.attrs["units"]
         yield own.joined(frame), _predictions_table(model, made, own, prob)
 
 
@@ -215,6 +218,7 @@ def _predictions_table(
         frame.insert(1, "predicted", np.array(labels)[codes])
     if beside.gaps is not None:
         frame.insert(1, "filled_in", gaps_in_words(beside.gaps))
+    frame["response_unit"] = response_units(model)
     return beside.joined(frame)
 
 
@@ -236,6 +240,7 @@ def _in_words(frame: pd.DataFrame, origins: Mapping[str, Any]) -> pd.DataFrame:
     for column, origin in origins.items():
         dated = frame["feature"] == column
         dates = [str(date_after(origin, days)) for days in frame.loc[dated, "value"]]
+        frame.loc[dated, "unit"] = ""
         frame["value"] = frame["value"].astype(object)
         frame.loc[dated, "value"] = dates
     return frame

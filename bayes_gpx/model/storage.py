@@ -140,6 +140,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
             for name, frame in (("X", training.X), ("Z", training.Z))
             if frame is not None
         },
+        "units": dict(training.units),
         "fixed_priors": [name for name in model.priors if name in model.fixed],
         "callable_priors": [name for name in model.priors if name not in model.fixed],
     }
@@ -402,8 +403,8 @@ def _response(
 
 
 def _dated(training: TrainingData, settings: Mapping[str, Any]) -> TrainingData:
-    """The training data, knowing which columns are days since which date."""
-    found = {}
+    """The training data with the origins of columns of dates, and with units."""
+    found: dict[str, Any] = {"units": settings.get("units", {})}
     for name, known in settings.get("origins", {}).items():
         dates = {column: first_date([np.datetime64(text)]) for column, text in known.items()}
         found[name] = replace(getattr(training, name), origins=dates)

@@ -30,6 +30,9 @@ MOST_ROWS = 1000
 LONGEST_NAME, BELOW_PANEL = 40, 24
 """Most letters of a name left of a panel, and of one with a value or below a small panel."""
 
+LONGEST_UNIT = 8
+"""Most letters of a unit after a value; longer ones are texts, such as "days since 2020-01-31"."""
+
 NO_INTERVAL = "no interval: one draw of the hyperparameters"
 
 
@@ -319,9 +322,11 @@ def values_of(value: xr.DataArray) -> xr.DataArray:
 
 
 def with_values(value: xr.DataArray) -> list[str]:
-    """`feature = value` for each feature of one observation."""
-    texts = zip(value["feature"].values, values_of(value).values, strict=True)
-    return [f"{short(feature, BELOW_PANEL)} = {text}" for feature, text in texts]
+    """`feature = value` for each feature of one observation, with a short unit."""
+    units = value["unit"].values if "unit" in value.coords else [""] * value.sizes["feature"]
+    units = [f" {unit}" if 0 < len(unit) <= LONGEST_UNIT else "" for unit in units]
+    texts = zip(value["feature"].values, values_of(value).values, units, strict=True)
+    return [f"{short(feature, BELOW_PANEL)} = {text}{unit}" for feature, text, unit in texts]
 
 
 def with_unit(da: xr.DataArray) -> str:

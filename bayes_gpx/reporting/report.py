@@ -50,7 +50,6 @@ def report(
     obs: Labels | None = None,
     baseline: str | Table = "mean",
     attribution: Literal["integrated_gradients", "shapley"] = "integrated_gradients",
-    units: Mapping[str, str] | None = None,
     others: Mapping[str, tuple[Model, Draws]] | None = None,
     ci_prob: float | None = None,
     null: int | bool | None = None,
@@ -115,8 +114,6 @@ def report(
     if seed is None:
         seed = secrets.randbelow(2**32)
     count("seed", seed, 0)
-    if units is not None and not isinstance(units, dict):
-        raise ValueError(f"units is {units!r}. Pass a dict of unit by column name.")
     one_of("attribution", attribution, ATTRIBUTION_METHODS)
     options: dict[str, Any] = {
         "groups_new": groups_new,
@@ -124,7 +121,7 @@ def report(
         "others": others,
     }
     options |= {"ci_prob": ci_prob, "null": null}
-    options |= {"obs": obs, "y_new": y_new, "baseline": baseline, "units": units, "seed": int(seed)}
+    options |= {"obs": obs, "y_new": y_new, "baseline": baseline, "seed": int(seed)}
     findings = Findings(model, idata, X_new, Z_new, **options)
     if page_beside is not None:
         options = {"path": page_beside, "ci_prob": ci_prob, "seed": int(seed)}

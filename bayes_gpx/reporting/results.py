@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -82,10 +82,9 @@ class Findings(Fit):
     """Results that the sections of a report share, each computed when first asked for."""
 
     # `model`, `idata`, `X_new` and `baseline` are as the explanation functions take them,
-    # `attribution` one of `bayes_gpx.export.tables.ATTRIBUTION_METHODS`. `units` has the unit of
-    # each column and of the response by name, "" where unknown; `y_new` (m,) the responses at the
-    # new samples, labels as their codes; `others` further models and their fits by name; `prob` is
-    # the probability of all intervals.
+    # `attribution` one of `bayes_gpx.export.tables.ATTRIBUTION_METHODS`. `y_new` (m,) are responses
+    # at the new samples, labels as their codes; `others` further models and their fits by name;
+    # `prob` is the probability of all intervals.
 
     def __init__(
         self,
@@ -98,7 +97,6 @@ class Findings(Fit):
         y_new: Column | None,
         obs: Labels | None,
         baseline: Any,
-        units: Mapping[str, str] | None,
         seed: int,
         attribution: str = "integrated_gradients",
         others: dict[str, tuple[Model, xr.DataTree]] | None = None,
@@ -109,7 +107,8 @@ class Findings(Fit):
         super().__init__(model, idata)
         self.X_new = X_new
         self._samples: dict[str, Any] = {"X_new": X_new, "Z_new": Z_new, "groups_new": groups_new}
-        self._obs, self.baseline, self.units, self.seed = obs, baseline, units or {}, seed
+        self._obs, self.baseline, self.seed = obs, baseline, seed
+        self.units = model.training.units
         self.others = {} if others is None else others
         if self.others:
             self._refuse_unlike()

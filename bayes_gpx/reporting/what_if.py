@@ -104,9 +104,11 @@ def what_if(
         If the model has several latent values for each row, groups, a sparse Z, or a kernel that
         the page cannot compute; or if the path cannot be written to.
 
-    Notes ----- As many rows are chosen as fit into about 1.5 MB. The page states how far its means
-    and sds are from the model's at 1,000 random points. The guide page "What-if" lists the kernels
-    and the approximations.
+    Notes
+    -----
+    As many rows are chosen as fit into about 1.5 MB. The page states how far its means and
+    sds are from the model's at 1,000 random points. "Reports and the command line" in the guide
+    lists the kernels and the approximations.
 
     Examples
     --------

@@ -36,7 +36,7 @@ def main(arguments=None):
 
     predicted = bx.predictions(model, idata, X_test, seed=run.seed)
     run.score(predicted, y_test)
-    run.figure(script.plot_predictions(predicted, y_test, run.data.units), "predictions")
+    run.figure(script.plot_predictions(predicted, y_test), "predictions")
     covered = {"model": bx.metrics.coverage(predicted, y_test, script.LEVELS)}
     run.figure(script.plot_coverage(covered, len(y_test), "patients"), "calibration")
 

@@ -227,9 +227,8 @@ def draw_intervals(panel, table, by):
     panel.set_ylim(len(features) - 0.5, -0.5)
 
 
-def plot_predictions(predicted, y, units):
-    """Plot observations against predictions with intervals, in the source's units."""
-    predicted = predicted.assign_attrs(units=units[y.name])
+def plot_predictions(predicted, y):
+    """Plot observations against predictions with intervals."""
     return bx.plot_predictions(predicted, y, ci_prob=LEVEL)
 
 

@@ -38,7 +38,7 @@ def main(arguments=None):
 
     predicted = bx.predictions(model, idata, X_test, seed=run.seed)
     run.score(predicted, y_test)
-    run.figure(script.plot_predictions(predicted, y_test, run.data.units), "predictions")
+    run.figure(script.plot_predictions(predicted, y_test), "predictions")
 
     thinned = {"num_draws": EXPLAINED_DRAWS, "seed": run.seed}
     contributions = bx.contributions(model, idata, X_test, **thinned)
@@ -61,7 +61,7 @@ def plot_weights(weights, units):
         panel.scatter(value, weights["weight_mean"].values[:, j], s=10, color="C0")
         panel.axhline(0, color="gray", linewidth=1)
         panel.set_xlabel(f"{feature} [{units[feature]}]" if units[feature] else feature)
-    figure.supylabel(f"{weights.attrs['units']}, medv in {units['medv']}")
+    figure.supylabel(weights.attrs["units"])
     figure.suptitle(f"Weights of the held-out tracts: mean and {script.LEVEL:.0%} interval")
     return figure
 

@@ -39,7 +39,7 @@ def main(arguments=None):
 
     predicted = bx.predictions(model, idata, X_test, Z_test, seed=run.seed)
     run.score(predicted, y_test)
-    run.figure(script.plot_predictions(predicted, y_test, run.data.units), "predictions")
+    run.figure(script.plot_predictions(predicted, y_test), "predictions")
 
     # Leave out eps_w, the deviation of a single house: a map shows the shared weights.
     places = place.drop_duplicates()

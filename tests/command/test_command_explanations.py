@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+import pytest
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
@@ -18,12 +19,35 @@ from bayes_gpx.system.tasks import cores
 MOMENTS = ("mean", "sd", "lower", "upper")
 
 
+def test_units_are_kept_from_the_fit_to_tables(tmp_path, capsys):
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame(rng.uniform(1, 2, (12, 3)), columns=["weight", "power", "mpg"])
+    frame.to_csv(tmp_path / "cars.csv", index=False)
+    units = ["--units", "weight=lb", "mpg=miles per gallon"]
+    options = ["--target", "mpg", "--model", "gp", "--method", "map", "--out", f"{tmp_path}/run"]
+    given = ["fit", f"{tmp_path}/cars.csv", *options]
+    assert cli.main([*given, *units]) == 0
+    for command, own in (("predict", {}), ("explain", {"weight": "lb"})):
+        out = tmp_path / f"{command}.csv"
+        rows = [f"{tmp_path}/run", f"{tmp_path}/cars.csv"]
+        assert cli.main([command, *rows, "--out", str(out)]) == 0
+        table = pd.read_csv(out)
+        assert set(table["response_unit"]) == {"miles per gallon"}
+        if own:
+            known = table.drop_duplicates("feature").set_index("feature")["unit"].dropna()
+            assert known.to_dict() == own
+    for wrong, match in (("wieght=lb", "weight"), ("weight", "pass a column and its unit")):
+        with pytest.raises(SystemExit):
+            cli.main([*given, "--force", "--units", wrong])
+        assert match in capsys.readouterr().err
+
+
 def test_explained_rows_are_what_the_verbs_say(folder):
     out = folder / "explained.csv"
     assert cli.main(["explain", f"{folder}/run", f"{folder}/new.csv", "--out", str(out)]) == 0
     found = pd.read_csv(out)
     columns = [f"{q}_{m}" for q in ("weight", "contribution", "attribution") for m in MOMENTS]
-    ends = ["offset", "prediction_mean", "baseline_mean"]
+    ends = ["offset", "prediction_mean", "baseline_mean", "response_unit"]
     assert list(found) == ["row", "feature", "value", *columns, "weight_deviation_sd", *ends]
     assert (
         found["row"].tolist() == [1, 1, 2, 2, 3, 3] and found["feature"].tolist() == ["a", "c"] * 3
@@ -49,8 +73,9 @@ def test_explained_rows_are_what_the_verbs_say(folder):
     predicted = bx.predictions(model, idata, new, **asked)
     assert_allclose(found["prediction_mean"], np.repeat(predicted["y_mean"].values, 2))
     rows = pd.read_csv(folder / "predictions.csv")
-    assert list(rows) == ["row"] + [f"{q}_{m}" for q in ("f", "smooth", "y") for m in MOMENTS]
-    for name in list(rows)[1:]:
+    moments = [f"{q}_{m}" for q in ("f", "smooth", "y") for m in MOMENTS]
+    assert list(rows) == ["row", *moments, "response_unit"]
+    for name in moments:
         quantity, _, moment = name.partition("_")
         if moment in ("mean", "sd"):
             assert_allclose(rows[name], predicted[name])
@@ -196,7 +221,7 @@ def test_a_report_scores_rows_that_have_the_target(folder, capsys, monkeypatch):
     chosen = [section for section in report.SECTIONS if section.key == "checks"]
     monkeypatch.setattr(report, "SECTIONS", chosen)
     data = pd.read_csv(folder / "data.csv")
-    said = ["leave-one-out", "5 rows that were held out"]
+    said = ["leave-one-out", "5 observations that were held out"]
     for name, rows in (("without", data.drop(columns="price")[:5]), ("with", data[:5])):
         rows.to_csv(folder / f"{name}.csv", index=False)
         out = folder / f"{name}.html"

@@ -117,7 +117,9 @@ def test_a_report_names_rows_by_their_ids(visits, tmp_path, monkeypatch):
         text = (tmp_path / "r.html").read_text()
         assert "could not be made" not in text
         ids = frame["visit"].astype(str) if not new else frame["visit"].astype(str)[20:]
-        shown = [k for k, one in enumerate(frame["visit"]) if f"Row {one}: prediction" in text]
+        shown = [
+            k for k, one in enumerate(frame["visit"]) if f"Observation {one}: prediction" in text
+        ]
         assert len(shown) == 3 and set(frame["visit"].astype(str)[shown]) <= set(ids)
         for k in shown:
             assert f"Observed pain: {frame['pain'][k]:.6g}." in text

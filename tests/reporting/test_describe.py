@@ -48,10 +48,10 @@ def shares():
 def test_numbers_stand_beside_their_odd_names_with_their_signs(shares):
     text = bx.describe(shares)
     assert (
-        "Row Anna; B.: dose [mg] 1 (baseline 0.5): +2.5 [1.5, 5.5]; größe in cm -2 (baseline "
-        "-0.25): -30 [-31, -27]; a: b 3.5 (baseline 7): 0 [-1, 3]." in text
+        "Observation Anna; B.: dose [mg] 1 (baseline 0.5): +2.5 [1.5, 5.5]; größe in cm -2 "
+        "(baseline -0.25): -30 [-31, -27]; a: b 3.5 (baseline 7): 0 [-1, 3]." in text
     )
-    assert "Row {x}: dose [mg] 1 (baseline 0.5): -0.125 [-1.12, 2.88];" in text
+    assert "Observation {x}: dose [mg] 1 (baseline 0.5): -0.125 [-1.12, 2.88];" in text
     assert "(unit: mmHg; against the baseline 'median')" in text
     assert "by Shapley values" in text
     assert "Brackets give the 97.5% equal-tailed credible interval." in text
@@ -63,8 +63,8 @@ def test_obs_chooses_rows_and_long_results_are_cut(shares):
         bx.describe(shares, obs="c")
     many = shares.isel(obs=[0] * 5).assign_coords(obs=range(5))
     text = bx.describe(many)
-    assert text.count("Row ") == 3 and "The result has 2 more rows." in text
-    assert bx.describe(many, obs=[0, 1, 2, 3]).count("Row ") == 4
+    assert text.count("Observation ") == 3 and "The result has 2 more observations." in text
+    assert bx.describe(many, obs=[0, 1, 2, 3]).count("Observation ") == 4
     wide = shares.isel(feature=[0, 1, 2] * 3).assign_coords(feature=list("abcdefghi"))
     text = bx.describe(wide, obs="Anna; B.")
     assert [*re.findall(r"(\w) -?\d\S* \(base", text)] == ["b", "e", "h", "a", "d", "g"]
@@ -78,7 +78,9 @@ def test_averages_are_described_until_rows_are_chosen():
     text = f"a: {'+' if mean > 0 else ''}{number(mean)} [{number(low)}, {number(high)}]"
     assert text in bx.describe(found)
     assert "average" not in bx.describe(found, obs=0)
-    with pytest.raises(ValueError, match="result of importances has no rows. Leave obs out"):
+    with pytest.raises(
+        ValueError, match="result of importances has no observations. Leave obs out"
+    ):
         bx.describe(called("importances")[0], obs=0)
 
 

@@ -12,7 +12,7 @@ from bayes_gpx.reporting.results import Findings
 from bayes_gpx.reporting.sections import CONSTRAINTS, SECTIONS
 from bayes_gpx.reporting.sections.cautions import contradicted
 
-OPTIONS = {"y_new": None, "obs": None, "baseline": "mean", "units": None, "seed": 3}
+OPTIONS = {"y_new": None, "obs": None, "baseline": "mean", "seed": 3}
 THETA = {"lengthscale": [1.5], "amplitude": 1.0, "sigma": 0.3}
 
 

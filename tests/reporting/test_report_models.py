@@ -10,7 +10,7 @@ from bayes_gpx.reporting.results import OWN, Findings
 from bayes_gpx.reporting.sections import MODELS
 
 QUIET = {"progressbar": False, "seed": 1}
-OPTIONS = {"baseline": "mean", "units": {"y": "mm"}, "seed": 3}
+OPTIONS = {"baseline": "mean", "seed": 3}
 N = 30
 
 pytestmark = pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
@@ -25,7 +25,9 @@ def table(parts, start):
 def data():
     rng = np.random.default_rng(5)
     X = pd.DataFrame({"x": np.linspace(-2.0, 3.0, N), "z": rng.normal(size=N)})
-    return X, pd.Series(X["x"] ** 2 + 0.2 * rng.normal(size=N), name="y")
+    y = pd.Series(X["x"] ** 2 + 0.2 * rng.normal(size=N), name="y")
+    y.attrs["units"] = "mm"
+    return X, y
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def test_scores_and_shares_are_those_of_the_verbs(fits):
     assert means[0] > 0 > means[1]
     assert (
         "disagree on the sign of attributions" in text
-        and "on different sides of 0: x in row 0" in text
+        and "on different sides of 0: x in observation 0" in text
     )
     share = (both["attribution_between"] ** 2).sum() / (both["attribution_sd"] ** 2).sum()
     assert f"{float(share):.0%} is between the models;" in text
@@ -77,7 +79,9 @@ def test_single_draws_count_equally_and_agreement_is_said(data):
     np.testing.assert_allclose(row[4], (row[2] + row[3]) / 2)
     assert row[1] == "x"
     assert "No attribution has opposite signs" in text
-    assert "In each row the largest attribution is of the same feature in all models" in text
+    assert (
+        "In each observation the largest attribution is of the same feature in all models" in text
+    )
 
 
 @pytest.mark.slow

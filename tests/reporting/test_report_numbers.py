@@ -219,10 +219,10 @@ def convergence(m, j):
 UNSURE = "(?:, sign uncertain)?"
 RULES = {
     rf"The model predicts .* error of {NUMBER} mg \(R² {NUMBER}\)\. A linear regression has "
-    rf"{NUMBER}, and the mean of the .* rows has {NUMBER}\.": error,
+    rf"{NUMBER}, and the mean of the .* observations has {NUMBER}\.": error,
     rf"The model gives .* in {NUMBER}% of .* right in {NUMBER}%\.": most_frequent,
-    rf"Strongest effects on .*, on average over {NUMBER}(?: of {NUMBER})? rows, with {NUMBER}% "
-    "intervals": strongest,
+    rf"Strongest effects on .*, on average over {NUMBER}(?: of {NUMBER})? observations, with "
+    rf"{NUMBER}% intervals": strongest,
     rf"(?P<name>.*) higher by {NUMBER}.* \(one sd\): {NUMBER} {INTERVAL}\.": effect,
     rf"(?P<name>.* → .*): {NUMBER} {INTERVAL}\.": contrast,
     rf".*, with a relative error of {NUMBER}\.": completeness,
@@ -234,9 +234,10 @@ RULES = {
     rf"The strongest interaction is (?P<name>.*): {NUMBER} {INTERVAL}\.": first("interaction"),
     r"No interaction is clearly the strongest: (?P<name>.*) comes first with a probability of "
     r"(?P<probability>\d+)%\.": first("interaction"),
-    rf".* among {NUMBER} rows\.": lambda m, j: [j.predicted.sizes["obs"]],
+    rf".* among {NUMBER} observations\.": lambda m, j: [j.predicted.sizes["obs"]],
     rf"Each prediction is .* with a {NUMBER}% interval\. .*": lambda m, j: [100 * j.prob],
-    rf"Row (?P<row>\w+): (?:prediction|probability of \w+) {NUMBER} {INTERVAL}(?: mg)?": heading,
+    rf"Observation (?P<row>\w+): (?:prediction|probability of \w+) {NUMBER} {INTERVAL}"
+    "(?: mg)?": heading,
     rf"Observed .*: {NUMBER} mg\.": observed,
     rf".* difference from the baseline is {NUMBER} {INTERVAL}.*\.": difference,
     rf"The features add {NUMBER} to the value at average features, {NUMBER}\.": added,
@@ -256,8 +257,8 @@ RULES = {
             float(j.scored["observed"].astype(float).std()),
         ]
     ),
-    rf"The most probable label is right for {NUMBER}% of {NUMBER} rows .* score is {NUMBER} "
-    rf"\(0 is perfect; {NUMBER} is what .*\)\.": brier,
+    rf"The most probable label is right for {NUMBER}% of {NUMBER} observations .* score is "
+    rf"{NUMBER} \(0 is perfect; {NUMBER} is what .*\)\.": brier,
     rf"R-hat at most {NUMBER}, effective sample sizes at least {NUMBER} \(bulk\) and {NUMBER} "
     rf"\(tail\), {NUMBER} of {NUMBER} transitions divergent\.": convergence,
     rf"E-BFMI of the chains: {NUMBER}, {NUMBER}\..*": lambda m, j: j.facts["bfmi"],
@@ -269,11 +270,12 @@ RULES = {
     ),
     r"Leave-one-out expected log predictive density (?P<elpd>[-\d.]+) ± (?P<se>[\d.]+), with "
     r"(?P<p>[\d.]+) effective parameters\.": loo,
-    r"(?P<bad_k>\d+) of (?P<rows>\d+) rows have a Pareto k above (?P<good_k>0\.\d+)\b.*": loo,
+    r"(?P<bad_k>\d+) of (?P<rows>\d+) observations have a Pareto k above "
+    r"(?P<good_k>0\.\d+)\b.*": loo,
     rf"sigma_w, .* Its posterior sd is {NUMBER} times its prior sd\.": lambda m, j: [
         j.facts["sigma_w_sd_ratio"]
     ],
-    rf"No training row is near the baseline: .* {NUMBER} times .*": lambda m, j: [
+    rf"No training observation is near the baseline: .* {NUMBER} times .*": lambda m, j: [
         j.facts["baseline_sd_ratio"]
     ],
     r"bayes_gpx (.*), on PyMC (.*), PyTensor (.*) and ArviZ (.*)\.": lambda m, j: [
@@ -344,17 +346,20 @@ def X():
     frame = pd.DataFrame(RNG.normal(5, 2, (ROWS, 7)), columns=list("pqrstuv"))
     frame.insert(0, "dose", RNG.integers(0, 2, ROWS).astype(float))
     frame["sort"] = pd.Categorical(RNG.choice(["a", "b"], ROWS))
+    frame.attrs["units"] = {"p": "mm"}
     return frame.set_index(pd.Index([f"k{n}" for n in range(ROWS)]))
 
 
 @pytest.fixture(scope="module")
 def y(X):
     y = 3 * X["dose"] + np.sin(X["p"]) + 0.4 * X["q"] + 2.0 * (X["sort"] == "b")
-    return (y + 0.3 * RNG.normal(size=ROWS)).rename("weight")
+    y = (y + 0.3 * RNG.normal(size=ROWS)).rename("weight")
+    y.attrs["units"] = "mg"
+    return y
 
 
 def read(model, idata, path, **options):
-    options = {"units": {"weight": "mg", "p": "mm"}, "seed": 3, "null": False} | options
+    options = {"seed": 3, "null": False} | options
     return Sentences(bx.report(model, idata, path=path, **options).read_text())
 
 

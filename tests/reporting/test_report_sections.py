@@ -20,7 +20,7 @@ from bayes_gpx.reporting.sections.slopes import SLOPES
 from frame_parts import Frames
 from known_draws import known, scattered
 
-OPTIONS = {"obs": None, "baseline": "mean", "units": None, "seed": 3, "null": False}
+OPTIONS = {"obs": None, "baseline": "mean", "seed": 3, "null": False}
 THETA = {"lengthscale": [1.0, 1.5], "amplitude": 1.0, "sigma": 0.3}
 
 
@@ -65,7 +65,7 @@ def test_rows_that_were_held_out_are_the_headline(data):
     covered = 100 * bx.metrics.coverage(predicted, y_new, [0.5, 0.8, 0.9, 0.95]).values
     assert [row[1] for row in parts[0].rows] == covered.tolist()
     error = np.sqrt(np.mean((y_new - predicted["y_mean"].values) ** 2))
-    assert f"error of 15 rows that were held out is {number(error)};" in text
+    assert f"error of 15 observations that were held out is {number(error)};" in text
     assert "leave-one-out" not in text
     with pytest.raises(ValueError, match="without X_new"):
         Findings(model, THETA, None, None, y_new=y_new, **OPTIONS)
@@ -83,7 +83,10 @@ def test_labels_that_were_held_out_are_scored(data):
     predicted = bx.predictions(model, theta, X[25:], seed=3, keep="summary", progressbar=False)
     low = predicted["probability_mean"].values > 0.5  # of "low", the second label
     right = (low == (labels[25:] == "low")).mean()
-    assert f"most probable label is right for {right:.1%} of 15 rows that were held out." in text
+    assert (
+        f"most probable label is right for {right:.1%} of 15 observations that were held out."
+        in text
+    )
     assert sum(row[1] for row in parts[0].rows) == 15
 
 
@@ -140,13 +143,17 @@ def test_baselines_that_no_row_has_are_told_by_their_shares(data):
     a = (levels == "a").mean()
     assert f"rather than a mixture (a {a:.0%}, b {1 - a:.0%}): " in text
     assert f"rather than a mixture ({(X['code'] == 5).mean():.0%} at 5): " in text
-    assert text.startswith("The rows below have the lowest, a middle and the highest prediction")
+    assert text.startswith(
+        "The observations below have the lowest, a middle and the highest prediction"
+    )
     row = X.iloc[[7]].assign(code=3.0)
     findings = Findings(model, theta, None, None, y_new=None, **OPTIONS | {"baseline": row})
     text = told(OBSERVATIONS, findings)[1]
     assert "rather than a mixture (33% at 5): " in text and "mixture (a" not in text
     findings = Findings(model, theta, None, None, y_new=None, **OPTIONS | {"obs": [3]})
-    assert told(OBSERVATIONS, findings)[1].startswith("The rows below were chosen by whoever")
+    assert told(OBSERVATIONS, findings)[1].startswith(
+        "The observations below were chosen by whoever"
+    )
 
 
 def test_slopes_are_drawn_only_of_many_values(data):
@@ -268,7 +275,7 @@ def test_every_label_has_its_weights(data):
     theta = {"lengthscale": 1.0, "amplitude": 1.0, "sigma_w": 0.2}
     parts, text = told(SLOPES, Findings(model, theta, None, None, y_new=None, **OPTIONS))
     for label in "012":
-        assert f"Weight functions of label {label} at 40 rows" in text
+        assert f"Weight functions of label {label} at 40 observations" in text
     captions = [part.caption for part in parts if part.kind == "figure"]
     assert sum("of label 1" in caption for caption in captions) == 3
 
@@ -278,7 +285,7 @@ def test_counts_with_an_exposure_are_not_scored_at_another(data):
     options = {"likelihood": "poisson", "exposure": np.linspace(1.0, 3.0, 40)}
     model = bx.GP(X, y.round().clip(0), **options)
     theta = {"lengthscale": 1.0, "amplitude": 1.0}
-    with pytest.raises(ValueError, match=r"no exposure of new rows.*exposure="):
+    with pytest.raises(ValueError, match=r"no exposure of new observations.*exposure="):
         Findings(model, theta, X[:3], None, y_new=y[:3].round().clip(0), **OPTIONS)
 
 
@@ -292,7 +299,7 @@ def test_components_are_drawn_where_f_is_a_sum(data):
     table = next(p for p in parts if p.kind == "table" and p.columns[0] == "component")
     assert [row[0] for row in table.rows] == ["linear", "expquad", "constant"]
     assert [row[1] for row in table.rows] == pytest.approx(100 * found["share"].values)
-    assert "Components over 40 rows, pressure." in text
+    assert "Components over 40 observations, pressure." in text
     alone = Findings(bx.GP(X, y), THETA, None, None, y_new=None, **OPTIONS)
     assert not alone.summed
 
@@ -330,7 +337,7 @@ def test_rows_in_parts_are_described_by_all_of_them(labelled, data, tmp_path, mo
         described.append((dict(parts[0].rows)["Response"], *tables))
         text = told(CAUTIONS, findings)[1]
         assert "lies within the observed range of every feature" in text
-        assert "No training row is near the baseline" not in text
+        assert "No training observation is near the baseline" not in text
     (response, *tables), *others = described
     for said, *same in others:
         assert said == ("pressure, labels high, low" if labelled else response)

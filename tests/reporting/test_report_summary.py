@@ -21,14 +21,16 @@ Y = pd.Series(3 * X["dose"] + 20 * (X["sort"] == "b") + RNG.normal(size=N), name
 THETA = {"lengthscale": [9.0] * 4, "amplitude": 3.0, "sigma": 0.2}
 
 
-def findings_of(model, idata, X_new=None, y_new=None, **units):
-    options = {"y_new": y_new, "obs": None, "baseline": "mean", "units": units, "seed": 1}
+def findings_of(model, idata, X_new=None, y_new=None):
+    options = {"y_new": y_new, "obs": None, "baseline": "mean", "seed": 1}
     return Findings(model, idata, X_new, None, **options)
 
 
 @pytest.fixture(scope="module")
 def findings():
-    return findings_of(bx.GP(X, Y), THETA, dose="mg")
+    known = X.copy()
+    known.attrs["units"] = {"dose": "mg"}
+    return findings_of(bx.GP(known, Y), THETA)
 
 
 def design(frame):
@@ -59,7 +61,7 @@ def test_a_row_that_decides_a_linear_model_alone_leaves_it_out():
     mean, linear = summary._rivals(findings)
     assert linear is None and np.isfinite(mean).all()
     (said,) = summary._error(findings)
-    assert "linear" not in said.text and "The mean of the other rows has" in said.text
+    assert "linear" not in said.text and "The mean of the other observations has" in said.text
 
 
 def test_the_error_is_that_of_leave_one_out(findings):

@@ -50,6 +50,7 @@ def data():
     rng = np.random.default_rng(8)
     X = pd.DataFrame(rng.normal([5.0, -2.0], [2.0, 0.3], (20, 2)), columns=["age", HOSTILE])
     y = pd.Series(100 + 12 * np.sin(X["age"]) + rng.normal(0, 2, 20), name="pressure")
+    X.attrs["units"], y.attrs["units"] = {"age": "years"}, "mmHg"
     return X, y
 
 
@@ -62,8 +63,7 @@ def fitted(data):
 @pytest.fixture(scope="module")
 def page(fitted, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    units = {"age": "years", "pressure": "mmHg"}
-    assert bx.report(*fitted, path=path, seed=SEED, units=units) == path
+    assert bx.report(*fitted, path=path, seed=SEED) == path
     return Document(path)
 
 
@@ -159,7 +159,7 @@ def test_words_agree_with_the_verbs(page, fitted):
     for label in chosen:
         one = found.sel(obs=label)
         mean = number(predicted["y_mean"].sel(obs=label))
-        assert f"Row {label}: prediction {mean} [" in page.text
+        assert f"Observation {label}: prediction {mean} [" in page.text
         assert f"difference from the baseline is {number(one['difference_mean'])} [" in page.text
         age = one.sel(feature="age")
         low, high = age["attribution_interval"].values
@@ -191,13 +191,13 @@ def test_every_label_has_its_average_slopes(data):
         bx.GP(X, labels, likelihood="categorical"),
         {"lengthscale": 1.0, "amplitude": 1.0},
     )
-    options = {"y_new": None, "obs": None, "baseline": "mean", "units": None, "seed": SEED}
+    options = {"y_new": None, "obs": None, "baseline": "mean", "seed": SEED}
     findings = Findings(model, theta, None, None, **options)
     parts = [part for make in SLOPES.makers for part in make(findings)]
     tables = [part for part in parts if part.kind == "table"]
     expected = bx.slopes(model, theta, seed=SEED, progressbar=False)["average_slope_mean"]
     for table, label in zip(tables, ["high", "low", "mid"], strict=True):
-        said = f"Average slopes of label {label} over 9 rows, probability of grade per unit"
+        said = f"Average slopes of label {label} over 9 observations, probability of grade per unit"
         assert table.caption.startswith(said)
         found = [row[1] for row in table.rows]
         assert np.allclose(found, expected.sel({"class": label}), rtol=1e-10)
@@ -213,7 +213,7 @@ def test_a_section_that_fails_says_so_and_the_others_stand(fitted, tmp_path, mon
     bx.report(*fitted, path=tmp_path / "r.html", seed=SEED, obs=[3])
     text = Document(tmp_path / "r.html").text
     assert "This part could not be made. RuntimeError: no picture today" in text
-    assert "Row 3: prediction" in text and "Please cite" in text and "(incomplete)" in text
+    assert "Observation 3: prediction" in text and "Please cite" in text and "(incomplete)" in text
 
 
 def test_an_interruption_keeps_what_is_done(fitted, tmp_path, monkeypatch):
@@ -236,7 +236,7 @@ def test_a_baseline_far_from_the_data_is_warned_of(fitted, tmp_path, monkeypatch
     X_new = fitted[0].training.X.values[:3] + [[0.0, 9.0]]
     bx.report(*fitted, X_new, path=tmp_path / "r.html", seed=SEED, baseline=[40.0, -2.0])
     text = Document(tmp_path / "r.html").text
-    assert "outside the training data in age" in text and "No training row is near" in text
+    assert "outside the training data in age" in text and "No training observation is near" in text
     assert f"3 of 3 rows leave the training data: {HOSTILE} in 3, as far as " in text
 
 
@@ -247,7 +247,6 @@ def test_a_baseline_far_from_the_data_is_warned_of(fitted, tmp_path, monkeypatch
         ({"obs": [99]}, "no rows labelled"),
         ({"baseline": "average"}, "unknown 'average'"),
         ({"attribution": "permutations"}, "'permutations'. Pass one of"),
-        ({"units": ["mm"]}, "Pass a dict"),
         ({"seed": -1}, "seed is -1"),
     ],
 )

@@ -110,11 +110,12 @@ def _effects(findings: Findings) -> Iterator[Part]:
     changes.sort(key=lambda found: -abs(found[1]))
     sentences = [f"{name}: {change(*found)}." for name, *found in changes[:STRONGEST]]
     if sentences:
-        unit = findings.units.get(findings.model.training.y_name) or findings.model.training.y_name
+        name = findings.model.training.y_name
         used = findings.sloped.sizes["obs"] if findings.numbers else len(findings.some)
         known = len(findings.where.index)
         count = f"{used} observations" if used == known else f"{used} of {known} observations"
-        of = f"the probability of {findings.second}" if findings.second else unit
+        of = f"{name}{findings.unit(name)}"
+        of = f"the probability of {findings.second}" if findings.second else of
         yield Points(
             f"Strongest effects on {of}, on average over {count}, with "
             f"{findings.prob:.0%} intervals",
