@@ -70,6 +70,7 @@ REDIRECTS = {
     "explanation/weights": "explanation/attributions",
     "howto/baseline": "notebooks/04_attributions_and_baselines",
     "howto/cluster": "howto/large-n",
+    "howto/hand-over": "howto/export",
     "howto/inside": "howto/pymc",
     "howto/kernel": "howto/kernels",
     "howto/missing": "howto/categorical",
@@ -77,6 +78,7 @@ REDIRECTS = {
     "howto/slow": "howto/large-n",
     "howto/smallest-model": "howto/compare",
     "howto/uncertain": "howto/effect-size",
+    "howto/what-if": "howto/command-line",
     "notebooks/01_first_model": "priors",
     "notebooks/09_categories": "howto/categorical",
     "notebooks/10_hierarchy": "howto/pymc",
@@ -87,6 +89,7 @@ REDIRECTS = {
     "response": "explanation/how-it-works",
     "scaling": "benchmarks",
     "slopes": "explanation/how-it-works",
+    "supported": "explanation/trust",
     "tutorial": "quickstart",
     "waiting": "benchmarks",
 }
