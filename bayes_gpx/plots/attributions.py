@@ -24,6 +24,7 @@ from bayes_gpx.plots.selection import (
     at_baseline,
     called,
     covers_zero,
+    digits,
     short,
     shown,
     values_of,
@@ -380,7 +381,7 @@ def _origin(
         return 0.0, ("baseline", total), axis
     scale = "mean response" if dataset.attrs.get("scale") == "response" else "f"
     end = begin + float(dataset[f"{name}_mean"].isel(obs=row).sum())
-    return begin, (f"{first}: {begin:.4g}", f"{last}: {end:.4g}"), f"{scale} [{units}]"
+    return begin, (f"{first}: {digits(begin)}", f"{last}: {digits(end)}"), f"{scale} [{units}]"
 
 
 def _offsets(x: np.ndarray, low: float, high: float) -> np.ndarray:

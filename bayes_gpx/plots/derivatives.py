@@ -18,6 +18,7 @@ from bayes_gpx.plots.selection import (
     about,
     against,
     covers_zero,
+    digits,
     each_of,
     in_panels,
     panel_features,
@@ -245,7 +246,7 @@ def plot_slopes(
 
 def _ends_of_path(da: xr.DataArray, target: Any) -> None:
     """Write the values da at the baseline and at the row below the ends of the path."""
-    ends = [f"baseline\n{da.values[0]:.4g}", f"x\n{da.values[-1]:.4g}"]
+    ends = [f"baseline\n{digits(da.values[0])}", f"x\n{digits(da.values[-1])}"]
     backend_from_object(target).xticks([0.0, 1.0], ends, target)
 
 

@@ -311,11 +311,16 @@ def at_baseline(dataset: xr.Dataset, predictions: xr.Dataset) -> xr.DataArray:
     return found - dataset["difference_mean"]
 
 
+def digits(number: float) -> str:
+    """A number with four significant digits, or all its digits before the point."""
+    return f"{number:.0f}" if 1e4 <= abs(number) < 1e9 else f"{number:.4g}"
+
+
 def values_of(value: xr.DataArray) -> xr.DataArray:
     """Texts of values; of a category, its level."""
 
     def text(number: float, level: str) -> str:
-        return short(level, 20) if level else format(number, ".4g")
+        return short(level, 20) if level else digits(number)
 
     level = value.coords.get("level", "")
     return xr.apply_ufunc(text, value, level, vectorize=True, output_dtypes=[object])

@@ -10,7 +10,7 @@ from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import ListedColormap, to_hex, to_rgb
 
 from bayes_gpx.plots.layout import Layer, Scale
-from bayes_gpx.plots.selection import covers_zero, short, with_unit
+from bayes_gpx.plots.selection import covers_zero, digits, short, with_unit
 
 type Text = str | Callable[[xr.DataArray], str]
 """A text, or how it follows from the variable in a panel."""
@@ -70,7 +70,7 @@ def level_names(value: xr.DataArray) -> dict[float, str]:
         named = zip(value.values.ravel(), value["level"].values.ravel(), strict=True)
         return {float(position): str(name) for position, name in named if name}
     few = np.unique(value.values[np.isfinite(value.values)])
-    return {float(number): format(number, ".4g") for number in few} if len(few) <= 2 else {}
+    return {float(number): digits(number) for number in few} if len(few) <= 2 else {}
 
 
 def continuous(value: xr.DataArray) -> xr.DataArray:

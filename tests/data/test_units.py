@@ -130,3 +130,17 @@ def test_bundled_data_know_their_units():
     assert dict(model.training.units) == {
         name: data.units[name] for name in ("bmi", "age", "progression")
     }
+
+
+@pytest.mark.parametrize(
+    ("gdp", "text"), [(12570.4, "12570"), (1639131.0, "1639131"), (3.5, "3.5")]
+)
+def test_large_values_are_written_in_full(cars, gdp, text):
+    X = cars[["power"]].rename(columns={"power": "gdp"})
+    X.attrs = {}
+    X.loc[0, "gdp"] = gdp
+    theta = THETA | {"lengthscale": [1.0]}
+    found = bx.attributions(bx.GP(X, cars["mpg"]), theta, obs=[0], **QUIET)
+    axes = bx.plot_waterfall(found).viz["figure"].item().axes[0]
+    assert f"gdp = {text}" in [label.get_text() for label in axes.get_yticklabels()]
+    plt.close("all")

@@ -167,6 +167,14 @@ def test_the_readme_runs(monkeypatch, tmp_path):
     assert [float(number) for number in said.groups()] == pytest.approx(found, abs=1.0)
 
 
+def test_the_readme_is_short():
+    text = (ROOT / "README.md").read_text()
+    words = [word for word in text.split() if re.search(r"\w", word)]
+    targets = set(re.findall(r"\]\(([^)]*)\)", text))
+    pictures = {target for target in targets if target.endswith(".png")}
+    assert len(words) <= 600 and len(pictures) == 6 and len(targets - pictures) == 7
+
+
 def test_all_say_the_same_version():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.M)[1] == version
