@@ -89,18 +89,18 @@ def predictions(
     Returns
     -------
     xarray.Dataset
-        ======================================  =======================  ====================
-        variable                                dims                     unit
-        ======================================  =======================  ====================
-        `f`, `y`                                chain, draw, obs         y
-        `f_mean`, `f_sd`, `y_mean`, `y_sd`      obs                      y
-        `smooth`, with moments (GPX)            [chain, draw,] obs       y
-        `probability`, with moments (classes)   [chain, draw,] obs       probability
-        `rate`, with moments (counts)           [chain, draw,] obs       y
-        `mean`, with moments (amounts, ratings) [chain, draw,] obs       y
-        `response_mean`, `response_sd`          obs                      y or probability
-        `value`                                 obs, feature             x
-        ======================================  =======================  ====================
+        =======================================  =======================  ====================
+        variable                                 dims                     unit
+        =======================================  =======================  ====================
+        `f`, `y`                                 chain, draw, obs         y
+        `f_mean`, `f_sd`, `y_mean`, `y_sd`       obs                      y
+        `smooth`, with moments (GPX)             [chain, draw,] obs       y
+        `probability`, with moments (classes)    [chain, draw,] obs       probability
+        `rate`, with moments (counts)            [chain, draw,] obs       y
+        `mean`, with moments (amounts, ratings)  [chain, draw,] obs       y
+        `response_mean`, `response_sd`           obs                      y or probability
+        `value`                                  obs, feature             x
+        =======================================  =======================  ====================
 
         Each hyperparameter draw gives one draw. For a Gaussian likelihood, moments are exact.
         `probability`, `rate` and `mean` replace `y_mean` and `y_sd`, and f is then on the link
