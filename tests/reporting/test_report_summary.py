@@ -47,6 +47,16 @@ def test_left_out_rivals_are_those_of_refits(findings):
         assert_allclose(mean[i], Y[others].mean())
 
 
+@pytest.mark.parametrize("held_out", [False, True])
+def test_a_linear_rival_does_not_depend_on_units(held_out):
+    """A column of large numbers, such as populations, hides no other column."""
+    new = (X.iloc[:9].assign(dose=lambda frame: frame["dose"] + 1), Y[:9]) if held_out else ()
+    large = [frame.assign(age=1e9 * frame["age"]) for frame in (X, *new[:1])]
+    _, expected = summary._rivals(findings_of(bx.GP(X, Y), THETA, *new))
+    _, linear = summary._rivals(findings_of(bx.GP(large[0], Y), THETA, *large[1:], *new[1:]))
+    assert_allclose(linear, expected)
+
+
 def test_held_out_rivals_learn_from_the_training_rows():
     new = X.iloc[:9].assign(dose=lambda frame: frame["dose"] + 1)
     mean, linear = summary._rivals(findings_of(bx.GP(X, Y), THETA, new, Y[:9]))

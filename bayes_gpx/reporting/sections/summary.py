@@ -83,8 +83,10 @@ def _rivals(findings: Findings) -> tuple[np.ndarray, np.ndarray | None]:
     training = findings.model.training
     columns = [training.X.values] + ([findings.frame.values] if findings.by_place else [])
     design = np.column_stack([np.ones(training.n), *columns])
-    center, y = design[:, 1:].mean(axis=0), training.y
-    design[:, 1:] -= center
+    center, spread, y = design[:, 1:].mean(axis=0), design[:, 1:].std(axis=0), training.y
+    spread[spread == 0.0] = 1.0
+    # In units of its sd, no column is lost beside one with large numbers, such as a population.
+    design[:, 1:] = (design[:, 1:] - center) / spread
     basis, sizes, _ = np.linalg.svd(design, full_matrices=False)
     basis = basis[:, sizes > LEAST_SPARE * sizes[0]]
     spare = 1 - (basis**2).sum(axis=1)
@@ -98,7 +100,7 @@ def _rivals(findings: Findings) -> tuple[np.ndarray, np.ndarray | None]:
     if findings.by_place and where.Z_values is not None:
         new.append(where.Z_values)
     slopes, *_ = np.linalg.lstsq(design, y, rcond=LEAST_SPARE)
-    new_design = np.column_stack([np.ones(len(new[0])), np.column_stack(new) - center])
+    new_design = np.column_stack([np.ones(len(new[0])), (np.column_stack(new) - center) / spread])
     return np.full(len(new[0]), y.mean()), new_design @ slopes if determined else None
 
 
