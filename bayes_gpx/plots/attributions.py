@@ -157,7 +157,7 @@ def _title(da: xr.DataArray, target: Any) -> Any:
     """Write the sum over all features above a panel."""
     (total,) = written(float(da.sum()), plus=True)
     return backend_from_object(target).title(
-        f"observation {short(da['obs'])}: {total} in all", target
+        f"observation {short(da['obs'])}\n{total} in all", target
     )
 
 
