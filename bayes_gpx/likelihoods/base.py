@@ -244,7 +244,7 @@ class Likelihood(ABC):
     @property
     def response_units(self) -> str:
         """Units of the mean response; ``{y}`` is replaced by the name of the response."""
-        return f"{self.mean_name} of {{y}}"
+        return self.units if self.mean_name is None else f"{self.mean_name} of {{y}}"
 
     def in_units(self, theta: Theta, unit: float) -> dict[str, Any]:
         """Hyperparameters in other units of y; one of the model's is `unit` of those."""
