@@ -528,7 +528,7 @@ def below_best(cells):
 
 def table(cells):
     """Print and write the summary, and the published scores of dropout networks beside it."""
-    found = summary(cells).merge(below_best(cells), on=["data", "method"])
+    found = summary(cells).merge(below_best(cells), "left", on=["data", "method"])
     order = {name: k for k, name in enumerate([*SMALL, *LARGE])}
     found = found.sort_values(
         ["data", "below_best"], key=lambda v: v.map(order) if v.name == "data" else -v
@@ -548,16 +548,17 @@ FURTHEST = 1.0
 
 
 def draw(path):
-    """Log score of each method below the best, with two standard errors, one panel a data set."""
+    """Log score below the best, with two standard errors, of methods with two splits or more."""
     found = pd.read_csv(TABLE)
+    found = found[(found["splits"] > 1) & found["below_best"].notna()]
     names = list(dict.fromkeys(found["data"]))
     figure, panels = plt.subplots(
-        2, -(-len(names) // 2), figsize=(11, 8), layout="constrained", squeeze=False
+        2, -(-len(names) // 2), figsize=(9, 6), layout="constrained", squeeze=False
     )
     for axes in panels.flat[len(names) :]:
         axes.set_axis_off()
     for axes, name in zip(panels.flat, names, strict=False):
-        own = found[(found["data"] == name) & found["below_best"].notna()].iloc[::-1]
+        own = found[found["data"] == name].iloc[::-1]
         color = ["0.55" if method in RIVALS else "C0" for method in own["method"]]
         places = own["below_best"].clip(-FURTHEST)
         axes.axvline(0.0, color="0.8", linewidth=0.8, zorder=0)
@@ -568,9 +569,7 @@ def draw(path):
         axes.set_yticks(range(len(own)), labels, fontsize=6)
         axes.set_title(name, fontsize=9)
         axes.set_xlim(-1.05 * FURTHEST, 0.3 * FURTHEST)
-        axes.set_xlabel(
-            f"log score minus the best (at the edge: {-FURTHEST:g} or less)", fontsize=7
-        )
+        axes.set_xlabel(f"log score minus the best, at least {-FURTHEST:g}", fontsize=7)
         axes.tick_params(axis="x", labelsize=7)
     figure.savefig(path, dpi=130)
 
