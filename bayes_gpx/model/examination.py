@@ -33,7 +33,7 @@ ENOUGH_DRAWS, PRIOR_DRAWS, SAME = 100, 1000, 0.1
 Kolmogorov-Smirnov distance up to which both count as equal."""
 
 FAR, EXPECTED = 4.0, 1e-3
-"""Standard deviations from what the other rows predict at which a row is an outlier, and the
+"""A row is an outlier this many standard deviations from its prediction by the others; and the
 expected proportion of such rows."""
 
 UNEVEN, CHANCE = 2.5, 1e-3
@@ -250,14 +250,14 @@ def _prior(model: Any, idata: xr.DataTree) -> Iterator[str]:
 
 
 def _deviation(draw: OneDraw) -> list[Tensor]:
-    """Deviation of each response from what the others predict, in sds, and this prediction."""
+    """Deviation of each response from its prediction by the others, in sds, and this prediction."""
     given = draw.given
     _, _, mean, spread = draw.strategy.leave_one_out(given)
     return [(given.y - mean) / pt.sqrt(spread + given.noise_sd**2), mean]
 
 
 def _residuals(model: Any, idata: xr.DataTree) -> Iterator[str]:
-    """Responses that normal noise all but excludes, and noise whose size varies."""
+    """Outliers, and noise with a varying size."""
     spec, data = model.specification, model.training
     if not spec.normal or data.outputs is not None or data.streamed:
         return
@@ -283,7 +283,7 @@ def _numeric(data: TrainingData) -> dict[str, np.ndarray]:
 
 
 def _uneven(size: np.ndarray, along: Mapping[str, np.ndarray]) -> Iterator[str]:
-    """Noise that varies along a column, or along what is predicted."""
+    """Noise that varies along a column, or along the predictions."""
     found = []
     for name, values in along.items():
         low, high = np.quantile(values, [1 / 3, 2 / 3])
