@@ -47,8 +47,8 @@ OVERDISPERSED = 1.5
 """Mean squared Pearson residual of left-out counts above which the Poisson distribution is too
 narrow."""
 
-MOST_ROWS = 2000
-"""Most rows for which an examination computes leave-one-out predictions of counts."""
+MOST_ROWS, MOST_NORMAL = 2000, 20_000
+"""Most rows for leave-one-out predictions in an examination, of counts and of other responses."""
 
 FAR_VALUE, DISTINCT = 8.0, 10
 """Interquartile ranges from the median to the farthest value above which a column is reported, if
@@ -259,7 +259,8 @@ def _deviation(draw: OneDraw) -> list[Tensor]:
 def _residuals(model: Any, idata: xr.DataTree) -> Iterator[str]:
     """Outliers, and noise with a varying size."""
     spec, data = model.specification, model.training
-    if not spec.normal or data.outputs is not None or data.streamed:
+    unfit = data.outputs is not None or data.streamed or data.n > MOST_NORMAL
+    if not spec.normal or unfit:
         return
     theta = {name: np.asarray(value) for name, value in medians(model, idata).items()}
     (away, mean), *_ = at_training_rows(model, theta, _deviation, progressbar=False)

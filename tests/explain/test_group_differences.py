@@ -54,7 +54,7 @@ def test_probabilities_are_those_of_the_exact_normal():
 def test_a_gap_is_described():
     found = bx.slopes(MODEL, THETA, X, draws=50, **OPTIONS)
     text = bx.describe(bx.group_differences(found))
-    assert "the difference between two groups of rows, of their" in text and "u - v" in text
+    assert "the difference between two groups of observations, of their" in text and "u - v" in text
 
 
 def test_results_without_groups_are_refused():

@@ -93,7 +93,9 @@ def test_draws_and_normals_agree_for_a_model():
     assert_allclose(drawn["probability_top"], normal["probability_top"], atol=0.04)
     assert_allclose(drawn["probability_top"].sel(rank=3), 1.0)
     first, sure = drawn["reason"].values[0, 0], drawn["reason_probability"].values[0, 0]
-    assert f"Row 0: {first} (among the first 3: probability {sure:.0%})" in bx.describe(drawn)
+    assert f"Observation 0: {first} (among the first 3: probability {sure:.0%})" in bx.describe(
+        drawn
+    )
 
 
 def test_classes_and_groups_have_reasons():

@@ -96,7 +96,7 @@ def test_a_fit_is_kept_and_reported(table, tmp_path):
     loaded, again = bx.load(tmp_path / "m.nc")
     expected = bx.predictions(model, idata, **QUIET)["probability_mean"]
     assert_array_equal(bx.predictions(loaded, again, **QUIET)["probability_mean"], expected)
-    options = {"y_new": None, "obs": None, "baseline": "mean", "units": None, "seed": 3}
+    options = {"y_new": None, "obs": None, "baseline": "mean", "seed": 3}
     findings = Findings(model, idata, None, None, **options)
     said = " ".join(
         p.text for make in CONSTRAINTS.makers for p in make(findings) if p.kind == "prose"

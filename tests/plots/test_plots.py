@@ -63,7 +63,7 @@ def test_several_rows_share_names_and_show_values_and_totals(explained):
         values = contributions["value"].sel(obs=row, feature=first).values
         assert [float(text.get_text()) for text in panel.texts] == pytest.approx(values, rel=1e-3)
         total = float(contributions["contribution_mean"].sel(obs=row).sum())
-        said = panel.get_title().split(": ")[1].split()[0].replace("\N{MINUS SIGN}", "-")
+        said = panel.get_title().split("\n")[1].split()[0].replace("\N{MINUS SIGN}", "-")
         assert float(said) == float(f"{total:.2g}")
     with pytest.raises(ValueError, match="max_features"):
         bx.plot_contributions(contributions, max_features=0)
