@@ -62,10 +62,9 @@ def compare(
 ) -> pd.DataFrame:
     """Compare models by how well they predict rows that were left out.
 
-    Scores are log predictive densities: of each row given
-    all others; with `groups`, of each group given the other groups; with `order`, of each row given
-    all rows before it. Nothing is refitted: importance weights correct for the rows that the
-    draws were fitted to.
+    Scores are log predictive densities: of each row given all others; with `groups`, of each group
+    given the other groups; with `order`, of each row given all rows before it. Nothing is refitted:
+    importance weights correct for the rows that the draws were fitted to.
 
     Parameters
     ----------
@@ -79,7 +78,7 @@ def compare(
         A column of X or Z, or a number or date for each row. Each time has one score. Needs a
         Gaussian likelihood, no approximation and no constraints.
     start : int, optional
-        With `order`, number of first rows without a score.
+        With `order`, number of first rows without a score; half of all rows by default.
     baselines : bool
         Also fit and compare "linear model", a Bayesian linear regression, and "mean only", with the
         likelihood and the method of the first model.

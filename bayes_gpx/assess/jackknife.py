@@ -42,7 +42,7 @@ def jackknife_plus(
     """Predict new responses by jackknife+ intervals, whose coverage needs no true model.
 
     Use it if you doubt the likelihood or the kernel. The intervals of `predictions` are narrower
-    where the model is right, and vary with x more.
+    where the model is right.
 
     Fit the model to one part of the rows, and pass the other part as `calibration`. Each
     calibration row is then predicted from all other rows, by posterior means. If all calibration
@@ -60,8 +60,7 @@ def jackknife_plus(
     calibration : tuple of frame or array (n, d) and series or array (n,), optional
         Rows that the model was not fitted to, and their responses. Without it, the training rows of
         a GP are left out one by one, although they chose the hyperparameters and scales. The
-        intervals are then approximate: without a guarantee, and too narrow if there are few rows
-        for the hyperparameters.
+        intervals are then approximate, and too narrow if there are few rows.
     num_draws : int, optional
         Thin the hyperparameter draws evenly to at most this many.
     progressbar : bool
@@ -81,17 +80,21 @@ def jackknife_plus(
         ======================  =============  ====
 
         `jackknife_mean` is the posterior mean of f given all rows. ``attrs["guaranteed"]`` is the
-        probability that is guaranteed: 0 without `calibration`.
+        guaranteed probability, 0 without `calibration`.
 
     Raises
     ------
     ValueError
-        For other models; for fewer than ``ci_prob / (1 - ci_prob)`` calibration rows, whose
-        intervals are infinite; for more than 5000 calibration and new rows together; and without
-        `calibration` for models whose noise is almost 0.
+        For other models; for fewer than ``ci_prob / (1 - ci_prob)`` calibration rows; for more than
+        5000 calibration and new rows together; and without `calibration` for models with almost no
+        noise.
 
     Notes
     -----
+    With leave-one-out predictions m_i(x) and absolute residuals r_i of n calibration rows, an
+    interval reaches from the k-th smallest m_i(x) - r_i to the k-th largest m_i(x) + r_i, where k
+    is the whole part of ``(1 - ci_prob) * (n + 1)``.
+
     The guarantee is for new rows on average, not for each x. Time series and rows in groups are not
     exchangeable.
 

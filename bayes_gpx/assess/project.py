@@ -135,8 +135,8 @@ def project(
     path : "relevance", "variance" or list of str
         Order in which features enter, found again in each fold. "relevance" takes the average
         `bayes_gpx.relevance`. "variance" takes the variance of the mean prediction if a feature is
-        drawn anew given the others ([2]_, "VAR"). A list
-        fixes the order of some or all features.
+        drawn anew given the others ([2]_, "VAR"). A list fixes the order of some or all
+        features.
     sizes : list of int, optional
         Numbers of features; by default from 0 to all features of the path, at most 20. Size 0
         predicts one normal distribution for all rows.

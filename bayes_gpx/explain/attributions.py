@@ -120,11 +120,11 @@ def attributions(
         `difference`, with moments        [chain, draw,] obs              y
         `value`, `baseline`               obs, feature; feature           x
         `completeness_residual`           obs                             y
+        `completeness_residual_variance`  obs                             y squared
         ================================  ==============================  ===========
 
-        `difference` is f(x) - f(baseline), and the residual is the error of its sum. For classes
-        and counts the unit is the probability or the rate, unless ``on="latent"``, and there is no
-        interval.
+        Residuals are errors of the sum to `difference`, f(x) - f(baseline). Classes and counts have
+        probabilities or rates and no interval, unless ``on="latent"``.
 
     Raises
     ------

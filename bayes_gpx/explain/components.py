@@ -100,6 +100,7 @@ def components(
         `f`, with moments                 [chain, draw,] obs                f
         `share`                           component                         proportion
         `completeness_residual`           obs                               f
+        `completeness_residual_variance`  obs                               f squared
         `value`                           obs, feature                      x
         ================================  ================================  ==========
 

@@ -36,9 +36,9 @@ FAR, EXPECTED = 4.0, 1e-3
 """A row is an outlier this many standard deviations from its prediction by the others; and the
 expected proportion of such rows."""
 
-UNEVEN, CHANCE = 2.5, 1e-3
+UNEVEN, CHANCE, FEWEST = 2.5, 1e-3, 20
 """Ratio of the noise's sds in the outer thirds of a column above which the noise varies with it,
-and the probability to say so by chance."""
+the probability to say so by chance, and the fewest rows that can tell."""
 
 ALONE = 2.0
 """Nats by which the best optimum must exceed all others to be reported as alone."""
@@ -286,7 +286,7 @@ def _numeric(data: TrainingData) -> dict[str, np.ndarray]:
 def _uneven(size: np.ndarray, along: Mapping[str, np.ndarray]) -> Iterator[str]:
     """Noise that varies along a column, or along the predictions."""
     found = []
-    for name, values in along.items():
+    for name, values in along.items() if len(size) >= FEWEST else ():
         low, high = np.quantile(values, [1 / 3, 2 / 3])
         first, last = size[values <= low], size[values >= high]
         if low < high:
@@ -298,9 +298,8 @@ def _uneven(size: np.ndarray, along: Mapping[str, np.ndarray]) -> Iterator[str]:
         yield (
             f"The noise varies with {name}: its sd is {max(ratio, 1 / ratio):.2g} times as large "
             f"in the third of the rows with the {ends[0]} {name} as in the third with the "
-            f"{ends[1]}. "
-            "Intervals are too narrow where the noise is large, and too wide elsewhere. Use "
-            "likelihood='heteroscedastic_normal', or a logarithm of the response."
+            f"{ends[1]}. Intervals are too narrow where the noise is large, and too wide "
+            "elsewhere. Use likelihood='heteroscedastic_normal', or a logarithm of the response."
         )
 
 

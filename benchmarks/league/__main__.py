@@ -1,4 +1,4 @@
-"""Do 90% intervals of explanations hold the truth, ours and those of other packages?
+"""Do 90% intervals of explanations by this and other packages hold the truth?
 
     python benchmarks/league [--runs N] [--cores N] [--only TRUTH ...]
 
@@ -6,7 +6,7 @@ Each data set of `truths.py` is explained by each method, and every interval is 
 truth of its own question: a method on the scale of logits is scored there, and one that centers its
 curves by centered curves. The scores of each data set are lines of `cells.csv`; a data set that is
 there is not repeated, so a call that was stopped goes on. The table `league.csv` has the coverage
-with its standard error over data sets. `--runs 5` takes an hour, 100 runs a night.
+with its standard error over data sets. A data set takes about a minute of a processor.
 """
 
 import argparse

@@ -152,7 +152,10 @@ def test_columns_of_few_values_can_tell_of_noise():
     flag = np.repeat([0.0, 1.0], 60)
     (said,) = room._uneven(np.abs(rng.normal(size=120)) * (1 + 3 * flag), {"flag": flag})
     assert "with the largest flag" in said
+    ratio = float(said.split(" times")[0].split()[-1])
+    assert 3.0 < ratio < 5.3  # 4, with 60 rows on each side
     assert list(room._uneven(np.abs(rng.normal(size=120)), {"flag": np.zeros(120)})) == []
+    assert list(room._uneven(np.ones(2), {"two rows": np.array([0.0, 1.0])})) == []
 
 
 def test_counts_that_vary_more_than_poisson_counts():

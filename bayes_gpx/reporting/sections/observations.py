@@ -32,9 +32,8 @@ def _chosen(findings: Findings) -> Iterator[Part]:
         yield Prose(
             "Each prediction is the response at average features plus the contributions of the "
             "features: the observation's weight times the distance from the feature's average, "
-            "with a "
-            f"{findings.prob:.0%} interval. An observation's weight is the weight function at its "
-            "place plus a deviation of its own. The prediction does not include noise."
+            f"with a {findings.prob:.0%} interval. An observation's weight is the weight function "
+            "at its place plus a deviation of its own. The prediction does not include noise."
         )
     else:
         against = findings.attributed.attrs["baseline"]

@@ -88,9 +88,9 @@ def _weights_over_rows(findings: Findings, found: xr.Dataset, whose: str) -> Tab
     ]
     return Table(
         f"Weight functions{whose} at {len(mean)} observations, {found.attrs['units']}. An "
-        "observation counts as "
-        f"above or below 0 if its whole {findings.prob:.0%} interval is. The weights of each "
-        "observation deviate from these functions by the sd in the last column.",
+        f"observation counts as above or below 0 if its whole {findings.prob:.0%} interval is. "
+        "The weights of each observation deviate from these functions by the sd in the last "
+        "column.",
         ["feature", "mean weight", *columns],
         rows,
     )
@@ -214,9 +214,8 @@ def _components(findings: Findings) -> Iterator[Part]:
         yield picture(pc, f"The parts of f{whose} that belong to each summand of the kernel.")
         yield Table(
             f"Components{whose} over {found.sizes['obs']} observations, {found.attrs['units']}. "
-            "Shares of "
-            "the variance of f add up to 100 %; one is negative where a component works against "
-            "the others.",
+            "Shares of the variance of f add up to 100 %; one is negative where a component works "
+            "against the others.",
             ["component", "share of variance, %", "mean sd"],
             [
                 [str(name), 100 * float(share), float(sd)]
