@@ -27,7 +27,7 @@ from cells import OURS, scored
 FOLDER = Path(__file__).parent
 CELLS, TABLE, WARNED = (FOLDER / f"{name}.csv" for name in ("cells", "league", "warned"))
 SCORES = ["count", "held", "width", "error", "claims", "wrong"]
-FIELDS = ["truth", "run", "method", "estimand", *SCORES, "spread", "seconds", "warned"]
+FIELDS = ["truth", "run", "method", "estimand", *SCORES, "spread", "seconds", "said", "beyond"]
 ERRORS = 3
 """Standard errors that the coverage may lie from 90% in a well-specified cell."""
 
@@ -86,15 +86,16 @@ def main():
     asked = parser.parse_args()
     compute(asked.only, asked.runs, asked.cores)
     cells = pd.read_csv(CELLS, keep_default_na=False)
-    numbers = [*SCORES, "spread", "seconds"]
+    numbers = [*SCORES, "spread", "seconds", "beyond"]
     cells[numbers] = cells[numbers].apply(pd.to_numeric)
     table = summarize(cells)
     table.to_csv(TABLE, index=False, float_format="%.3g")
     wide = table.pivot(index=["estimand", "method"], columns="truth", values="coverage")
     print((100 * wide[list(dict.fromkeys(table["truth"]))]).round(0).to_string(na_rep=""))
     own = cells[cells["method"].isin(OURS)].drop_duplicates(["truth", "run", "method"])
-    own = own.assign(runs=1, warned=own["warned"] != "")
-    warned = own.groupby(["truth", "method"], sort=False).agg({"runs": "sum", "warned": "mean"})
+    own = own.assign(runs=1, fit=own["said"] != "")
+    shares = {"runs": "sum", "fit": "mean", "beyond": "mean"}
+    warned = own.groupby(["truth", "method"], sort=False).agg(shares)
     warned.to_csv(WARNED, float_format="%.3g")
     print(warned.to_string())
 

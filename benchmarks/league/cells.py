@@ -9,7 +9,9 @@ import rivals
 import truths
 from answer import Answer
 
-OURS = {"GP, MAP": "map", "GP, Laplace": "laplace"}
+import bayes_gpx as bx
+
+OURS = {"GP, MAP": (bx.GP, "map"), "GP, Laplace": (bx.GP, "laplace"), "GPX, MAP": (bx.GPX, "map")}
 
 
 def slopes(g, rows):
@@ -42,11 +44,11 @@ def true_values(data, name):
 
 
 def answered(data):
-    """Name, answers, seconds and warnings of each method."""
-    for name, method in OURS.items():
+    """Name, answers and seconds of each method, what its fit says, and whether rows are far."""
+    for name, model in OURS.items():
         began = time.process_time()
-        found, warned = ours.answers(data, method)
-        yield name, found, time.process_time() - began, " ".join(warned)
+        found, said, beyond = ours.answers(data, *model)
+        yield name, found, time.process_time() - began, "; ".join(said), int(beyond)
     warnings.simplefilter("ignore")
     peers = {
         "linear, HC3": rivals.linear,
@@ -58,21 +60,21 @@ def answered(data):
     for name, ask in peers.items():
         began = time.process_time()
         found = list(ask(data))
-        yield name, found, time.process_time() - began, ""
+        yield name, found, time.process_time() - began, "", 0
     for name, said in rivals.apart(data).items():
         answers = [Answer(a, b, *map(np.array, values)) for a, b, *values in said["answers"]]
-        yield name, answers, said["seconds"], ""
+        yield name, answers, said["seconds"], "", 0
 
 
 def scored(truth, run):
     """The lines of one data set."""
     data, lines, known = truths.made(truth, run), [], {}
-    for method, answers, seconds, warned in answered(data):
+    for method, answers, seconds, *told in answered(data):
         for answer in answers:
             if answer.truth not in known:
                 known[answer.truth] = true_values(data, answer.truth)
             values = answer.scores(known[answer.truth])
             spread = float(np.sqrt(np.mean(np.square(known[answer.truth]))))
-            line = [truth, run, method, answer.estimand, *values.values(), spread, seconds, warned]
+            line = [truth, run, method, answer.estimand, *values.values(), spread, seconds, *told]
             lines.append([f"{v:.4g}" if isinstance(v, float) else v for v in line])
     return lines
