@@ -77,9 +77,10 @@ def averaged(question: Question, weights: Weights, *, paired: bool) -> Question:
             "columns so that all sums are equal, such as 1 for averages and 0 for contrasts."
         )
     total = question.total and (question.total[0], Averaged(question.total[1], paired))
+    operator = question.operator if question.sums else Averaged(question.operator, paired)
     return replace(
         question,
-        operator=Averaged(question.operator, paired),
+        operator=operator,
         total=total,
         offset=offset,
         noisy=None,

@@ -171,8 +171,8 @@ def evaluate(
     sampled, named, paired = keep == "draws", where, False
     if where.by is not None:
         _refuse_averages(model, question, where, path, response)
-        size = len(where.X) * question.width
-        paired = size > 2 * BLOCK and not model.specification.expanded
+        paired = _summed_size(question, where) > 2 * BLOCK
+        paired = paired and not (question.sums or model.specification.expanded)
         question = averaged(question, where.by, paired=paired)
         named, joint = of_groups(where), True
     m, each = len(named.index), draws if hyper.alone else 1
@@ -308,13 +308,18 @@ def _refuse_averages(
             "joint deviations of rows. Use bx.weights(smooth=True), bx.derivatives or "
             "bx.attributions, which leave deviations out."
         )
-    size = len(where.X) * question.width
+    size = _summed_size(question, where)
     if size > LARGEST_JOINT and spec.approximation is None:
         raise ValueError(
             f"by needs the covariance of {size} quantities, at most {LARGEST_JOINT} for this "
             "model. Average over fewer rows by obs=, or fit with an approximation, such as "
             "bx.Inducing(...) or bx.HSGP(...), whose averages have no such limit."
         )
+
+
+def _summed_size(question: Question, where: Points) -> int:
+    """How many quantities an average sums, whose covariances it needs."""
+    return len(where.X) * (1 if question.sums else question.width)
 
 
 def _asked(
@@ -363,17 +368,18 @@ def _rows_of_block(
 def row_means(
     model: ModelLike, hyper: HyperparameterDraws, question: Question, where: Points, **options: Any
 ) -> np.ndarray:
-    """Mean of a quantity of one number in each row, (m,) or (m, C), over draws, in user units."""
+    """Means of a question's numbers in each row, (m, width, C), over draws, in user units."""
     build = _PosteriorMoments(question.operator, "mean", None)
     labels = range(model.specification.classes or 1)
     cases = [(k, {"label": np.asarray(k)}) for k in labels] if len(labels) > 1 else ONCE
-    total = np.zeros((len(where.X), len(labels)))
+    total = np.zeros((len(labels), len(where.X), question.width))
     size_of = partial(_rows_of_block, model, question, where, "mean", 1)
     told: dict[str, Any] = {"cases": cases, "size_of": size_of, **options}
     for _, _, rows, label, (mean, _), _ in each_draw(model, hyper, build, where, **told):
-        total[rows, label] += mean / len(hyper)
-    total = question.in_units(total.ravel(), total.ravel(), np.arange(1))[0].reshape(total.shape)
-    return total if len(labels) > 1 else total[:, 0]
+        total[label, rows] += mean.reshape((-1, question.width)) / len(hyper)
+    every = np.arange(question.width)
+    pairs = enumerate(total)
+    return np.stack([question.in_units(m, m.ravel(), every, k)[0] for k, m in pairs], axis=-1)
 
 
 def joint_moments(

@@ -64,6 +64,8 @@ class Question:
         Name and operator of the same quantity without the rows' deviations.
     nonlinear
         The quantity of the mean response is not that of f, and needs the chain rule.
+    sums
+        The operator takes the weights of averages, and sums by itself.
     points
         Number of points for each row, if all of them are enumerated.
     table
@@ -86,6 +88,7 @@ class Question:
     total: tuple[str, Callable] | None = None
     beside: tuple[str, Callable] | None = None
     nonlinear: bool = False
+    sums: bool = False
     points: int = 1
     table: str | None = "X"
     attrs: dict[str, Any] = field(default_factory=dict)
@@ -178,6 +181,19 @@ def value(model: Any, *, smooth: bool = False, across: bool = False) -> Question
         samples=SMOOTH if smooth else None,
         beside=("smooth", _smooth_value) if deviates else None,
         by_class=observation.centers if observation.processes else None,
+    )
+
+
+def moved(model: Any, columns: tuple[int, ...], places: int) -> Question:
+    """Values f of each row with some columns at so many places; see `value`."""
+    asked = value(model, smooth=True)
+    return replace(
+        asked,
+        operator=_Moved(columns),
+        axes=(Axis("step", tuple(range(places))),),
+        factor=np.repeat(asked.factor, places),
+        sums=True,
+        table=None,
     )
 
 
@@ -450,6 +466,14 @@ class ShapleyOperator:
             among=among,
             tied=self.tied,
         )
+
+
+@dataclass(frozen=True)
+class _Moved:
+    columns: tuple[int, ...]
+
+    def __call__(self, asked: Asked) -> operators.Moved:
+        return operators.moved(asked["X"], asked["places"], self.columns, asked["weights"])
 
 
 @dataclass(frozen=True)

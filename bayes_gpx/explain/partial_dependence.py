@@ -22,8 +22,10 @@ from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.random_functions import Functions, draw_functions, or_else, values
 from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.answered import documented, has_outputs, of_each_output
+from bayes_gpx.explain.components import kernel_of
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.prior_functions import WAVES
+from bayes_gpx.processes.players import split
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
@@ -147,8 +149,10 @@ def partial_dependence(
     hyper = hyperparameter_draws(model, idata, num_draws)
     options: dict[str, Any] = {"draws": draws, "num_draws": num_draws, "seed": seed}
     options["progressbar"] = progressbar
-    rows, functions = length * len(where.X), None
-    exact = keep == "summary" and not on_response
+    exact, functions = keep == "summary" and not on_response, None
+    columns = [_columns(model, name) for name in names]
+    products = exact and all(_is_product(model, where, each) for each in columns)
+    rows = len(where.X) * (1 if products else length)
     possible = exact and (rows <= LARGEST_JOINT or model.specification.approximation is not None)
     if not (possible and _affordable(model, hyper, rows, draws)):
         cure = "or pass on='latent', keep='summary' and fewer rows by obs="
@@ -160,7 +164,12 @@ def partial_dependence(
                 raise
     if functions is None:
         moments = "exact"
-        each = [_exactly(model, idata, moved, groups, prob, options) for _, moved in along]
+        each = [
+            _by_products(model, idata, where, moved, own, groups, prob, options)
+            if products
+            else _exactly(model, idata, moved, groups, prob, options)
+            for (_, moved), own in zip(along, columns, strict=True)
+        ]
     else:
         moments = "of the functions"
         how = groups, prob, on, keep, progressbar
@@ -197,13 +206,54 @@ def partial_dependence(
 def _affordable(model: Model, hyper: HyperparameterDraws, rows: int, draws: int) -> bool:
     """Whether exact averages take no longer than a few times as long as random functions.
 
-    They need the covariance of all places of all rows for each hyperparameter draw, and a function
-    its distances to the data and waves at each of these.
+    They need the covariance of all rows, at all places unless the kernel is a product, for each
+    hyperparameter draw, and a function its distances to the data and waves at each of these.
     """
     if model.specification.expanded:
         return True
     functions = draws if hyper.alone else len(hyper)
     return len(hyper) * rows <= PATIENCE * functions * (model.training.n + WAVES)
+
+
+def _columns(model: Model, name: str) -> tuple[int, ...]:
+    """Positions of a feature's columns."""
+    X = model.training.X
+    return tuple(map(int, np.flatnonzero(X.groups == X.sources.index(name))))
+
+
+def _is_product(model: Model, where: Points, columns: tuple[int, ...]) -> bool:
+    """Whether the kernel adds up products of a kernel of the feature and one of the others."""
+    spec = model.specification
+    alone = spec.family == "GP" and spec.classes is None and not spec.processes
+    if not alone or spec.expanded or "group" in where.inputs:
+        return False
+    return split(kernel_of(model), model.training.d, columns) is not None
+
+
+def _by_products(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    moved: Points,
+    columns: tuple[int, ...],
+    groups: Weights,
+    prob: float,
+    options: dict[str, Any],
+) -> Parts:
+    """As `_exactly`, of a kernel that is a product: rows are summed before they meet places."""
+    places = moved.X[:: len(where.X)]
+    question = questions.moved(model, columns, len(places))
+    there = replace(where, common={"places": places})
+    asked = replace(there, by=groups).having(weights=groups.values.T)
+    found = evaluate(model, idata, question, asked, on="latent", ci_prob=prob, **options)
+    hyper = hyperparameter_draws(model, idata, options["num_draws"])
+    return {
+        NAME: (("chain", "draw", "by", "step"), found["f"].values),
+        f"{NAME}_mean": (("by", "step"), found["f_mean"].values),
+        f"{NAME}_sd": (("by", "step"), found["f_sd"].values),
+        f"{NAME}_band": (("by", "step", "ci_bound"), found["f_interval"].values),
+        "ice_mean": (("obs", "step"), row_means(model, hyper, question, there)[..., 0]),
+    }
 
 
 def _exactly(
@@ -223,7 +273,7 @@ def _exactly(
     own = {"on": "latent", "ci_prob": prob, **options}
     found = evaluate(model, idata, question, asked, **own)
     hyper = hyperparameter_draws(model, idata, options["num_draws"])
-    rows = row_means(model, hyper, question, moved)
+    rows = row_means(model, hyper, question, moved)[:, 0]
 
     def placed(values: np.ndarray, axis: int, size: int) -> np.ndarray:
         """Places and groups (or rows) as two axes, the places last."""
@@ -231,6 +281,7 @@ def _exactly(
         return values.reshape(shape).swapaxes(axis, axis + 1)
 
     classes = tuple(dim for dim in found["f_mean"].dims if dim == "class")
+    rows = rows if classes else rows[:, 0]
     interval = found["f_interval"].values
     parts = {
         NAME: (("chain", "draw", "by", "step", *classes), placed(found["f"].values, 2, g)),

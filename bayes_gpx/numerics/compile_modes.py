@@ -176,7 +176,11 @@ def _direct(thunk: Any, node: Apply) -> Callable:
         values = [cell[0] for cell in inputs]
         if len({cell[0].shape for cell in large}) > 1:
             op._check_runtime_broadcast(node, values)
-        output[0] = np.asarray(reduce(ufunc, values) if folded else ufunc(*values), dtype)
+        if folded:  # small arrays first, so that few products are as large as the result
+            found = reduce(ufunc, sorted(values, key=np.size))
+        else:
+            found = ufunc(*values)
+        output[0] = np.asarray(found, dtype)
 
     vars(step).update(vars(thunk))
     return step

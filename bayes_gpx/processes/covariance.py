@@ -32,6 +32,7 @@ from bayes_gpx.processes.operators import (
     Gradient,
     Hessian,
     IntegratedGradient,
+    Moved,
     OfFeatures,
     Operator,
     ShapleyValue,
@@ -39,7 +40,7 @@ from bayes_gpx.processes.operators import (
     Varying,
     bilinear,
 )
-from bayes_gpx.processes.players import Linear, factors
+from bayes_gpx.processes.players import Linear, factors, split
 
 
 def covariance(kernel: Kernel, L: Operator, M: Operator) -> Tensor:
@@ -131,6 +132,29 @@ def _block_of_shapley(kernel: Kernel, L: ShapleyValue) -> Tensor:
     return shapley.among_columns(part, L.players, 1, 2)
 
 
+def _of_moved_and_values(kernel: Kernel, L: Moved, M: Value) -> Tensor:
+    pairs = split(kernel, L.x.type.shape[1], L.columns)
+    if pairs is None:
+        return covariance(kernel, L.opened(M), M)
+    # What stays is summed before it meets the places, so the kernel is never evaluated at every
+    # place of every point.
+    each = (L.summed(rest.value(L.x, M.x))[:, None] * own.value(L.to, M.x) for own, rest in pairs)
+    return reduce(add, each).reshape((-1, M.x.shape[0]))
+
+
+def _of_moved(kernel: Kernel, L: Moved, M: Moved) -> Tensor:
+    pairs = split(kernel, L.x.type.shape[1], L.columns)
+    if pairs is None or L.columns != M.columns:
+        return covariance(kernel, L.opened(M), M.opened(L))
+
+    def of_pair(own: Kernel, rest: Kernel) -> Tensor:
+        stays = M.summed(L.summed(of_values(rest, L, M)).T).T
+        return stays[:, None, :, None] * own.value(L.to, M.to)[:, None]
+
+    part = reduce(add, (of_pair(*pair) for pair in pairs))
+    return part.reshape((-1, part.shape[2] * part.shape[3]))
+
+
 def _of_components_and_others(kernel: Kernel, L: Components, M: AtPoints) -> Tensor:
     parts = _of_summands(kernel, L, M)
     return parts.reshape((-1, parts.shape[2]))
@@ -175,6 +199,8 @@ PAIRS: dict[tuple[type, ...], Callable[..., Tensor]] = {
     (Components, Components): _of_components,
     (ShapleyValue, Value): _of_shapley_and_values,
     (ShapleyValue, ShapleyValue): _of_shapley,
+    (Moved, Value): _of_moved_and_values,
+    (Moved, Moved): _of_moved,
 }
 """Prior covariances of two operators, either first; other pairs are opened up until found here."""
 

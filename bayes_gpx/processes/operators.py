@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, NoReturn
 
+import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
@@ -313,6 +314,41 @@ class ShapleyValue(FromBaseline):
         return Combination((Value(flat, smooth=True),), combine)
 
 
+@dataclass(frozen=True, eq=False)
+class Moved(AtPoints):
+    """Values at each point with some columns moved to places (k, d), or their sums over points.
+
+    The numbers are point-major and place-minor. With `weights` (m, g) they are weighted sums over
+    points, group-major: partial dependence.
+    """
+
+    places: TensorLike = field(kw_only=True)
+    columns: tuple[int, ...] = field(kw_only=True)  # those that move
+    weights: TensorLike | None = field(default=None, kw_only=True)
+    name: ClassVar = "moved"
+    own_noise: ClassVar = False
+
+    @property
+    def to(self) -> Tensor:
+        """The places as a tensor."""
+        return pt.as_tensor_variable(self.places)
+
+    def opened(self, other: AtPoints) -> Composite:
+        """Values of all points at every place."""
+        d = self.x.type.shape[1]
+        points = pt.switch(np.isin(np.arange(d), self.columns), self.to, self.x[:, None])
+
+        def combine(values: Tensor) -> Tensor:
+            by_points = values.reshape((self.x.shape[0], -1))
+            return self.summed(by_points).reshape((-1, values.shape[1]))
+
+        return Combination((Value(points.reshape((-1, d)), smooth=True),), combine)
+
+    def summed(self, values: Tensor) -> Tensor:
+        """Numbers (m, n) of points, or their weighted sums (g, n)."""
+        return values if self.weights is None else pt.dot(pt.transpose(self.weights), values)
+
+
 def bilinear(of_pair: Callable, L: Operator, M: Operator) -> Tensor:
     """Covariance (len L, len M) of composites, from `of_pair` for two operators at points."""
     if isinstance(L, Composite):
@@ -441,6 +477,16 @@ def shapley_value(
     `gradient` for the other arguments.
     """
     return ShapleyValue(X, Z, tied=tied, baseline=baseline, players=players, among=among)
+
+
+def moved(
+    X: TensorLike,
+    places: TensorLike,
+    columns: tuple[int, ...],
+    weights: TensorLike | None = None,
+) -> Moved:
+    """Values at each row of X with some columns at each row of `places`, or their weighted sums."""
+    return Moved(X, places=places, columns=columns, weights=weights)
 
 
 def difference(

@@ -9,9 +9,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import mul
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -220,6 +222,47 @@ def factors(kernel: Kernel, players: Players) -> list[Linear] | None:
     products = [_factors(parts, players) for parts in _products(kernel, np.sort(columns))]
     known = [product for product in products if product is not None]
     return known if len(known) == len(products) else None
+
+
+def split(kernel: Kernel, d: int, own: Collection[int]) -> list[tuple[Kernel, Kernel]] | None:
+    """Kernels of some columns and of the others whose products add up to a kernel, or None."""
+    one, found = Constant(pt.constant(1.0)), []
+    for parts in _products(kernel, np.arange(d)):
+        pairs: list[tuple[Kernel, Kernel]] = [(one, one)]
+        for part, columns in parts:
+            sides = _sides(part, columns, np.isin(columns, list(own)))
+            pairs = [
+                (Product(left, first or one), Product(right, second or one))
+                for left, right in pairs
+                for first, second in sides
+            ]
+        if not pairs:
+            return None
+        found += pairs
+    return found
+
+
+type Sides = list[tuple[Kernel | None, Kernel | None]]
+"""Pairs of factors, of some columns and of the others; None for 1."""
+
+
+def _sides(kernel: Kernel, columns: np.ndarray, inside: np.ndarray) -> Sides:
+    """Pairs of factors that add up to a kernel of such columns; none if there are no pairs."""
+    if isinstance(kernel, Constant) or inside.all():
+        return [(Active(kernel, columns), None)]
+    if not inside.any():
+        return [(None, Active(kernel, columns))]
+    exponential = isinstance(kernel, Stationary) and isinstance(kernel.profile, ExpQuad)
+    if not (exponential or isinstance(kernel, LinearKernel)):
+        return []
+    first, second = (Active(_of_columns(kernel, s), columns[s]) for s in (inside, ~inside))
+    return [(first, second)] if exponential else [(first, None), (None, second)]
+
+
+def _of_columns(kernel: Any, kept: np.ndarray) -> Kernel:
+    """The kernel of some of its columns: with the numbers that it has for these."""
+    numbers = {k: v for k, v in vars(kernel).items() if getattr(v, "ndim", 0) == 1}
+    return replace(kernel, **{name: value[kept] for name, value in numbers.items()})
 
 
 def _products(kernel: Kernel, columns: np.ndarray) -> list[list[tuple[Kernel, np.ndarray]]]:

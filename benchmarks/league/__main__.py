@@ -1,6 +1,6 @@
 """Do 90% intervals of explanations by this and other packages hold the truth?
 
-    python benchmarks/league [--runs N] [--cores N] [--only TRUTH ...]
+    python benchmarks/league [--runs N] [--cores N] [--only TRUTH ...] [--picture FILE]
 
 Each data set of `truths.py` is explained by each method, and every interval is compared with the
 truth of its own question: a method on the scale of logits is scored there, and one that centers its
@@ -18,6 +18,7 @@ import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import truths
@@ -77,12 +78,56 @@ def summarize(cells):
     return table
 
 
+COLORS = {
+    "GP, MAP": "C0",
+    "GP, Laplace": "C3",
+    "GPX, MAP": "C9",
+    "EBM, bags": "C2",
+    "stochtree BART": "C1",
+    "pygam": "C4",
+    "linear, HC3": "0.55",
+    "marginaleffects, spline GLM": "0.25",
+    "TreeSHAP, bootstrap": "C5",
+    "GP + KernelSHAP, bootstrap": "C6",
+}
+
+
+def draw(table, path):
+    """Plot the coverage of each question: a column for each truth, a point for each method."""
+    estimands, known = table["estimand"].unique(), list(truths.TRUTHS)
+    rows = -(-len(estimands) // 2)
+    shape = {"sharex": True, "sharey": True, "layout": "constrained"}
+    figure, axes = plt.subplots(rows, 2, figsize=(10, 1.9 * rows + 1.2), **shape)
+    for ax, estimand in zip(axes.flat, estimands, strict=False):
+        ax.axhline(PROB, color="0.4", linewidth=0.8)
+        ax.axvline(len(truths.WELL_SPECIFIED) - 0.5, color="0.8", linewidth=0.8)
+        own = table[table["estimand"] == estimand]
+        methods = [method for method in COLORS if method in set(own["method"])]
+        for k, method in enumerate(methods):
+            part = own[own["method"] == method]
+            x = part["truth"].map(known.index) + 0.7 * ((k + 0.5) / len(methods) - 0.5)
+            told = {"color": COLORS[method], "label": method, "markersize": 4}
+            mark = "o" if method in OURS else "x"
+            bars = 2 * part["se"].fillna(0)
+            ax.errorbar(x, part["coverage"], bars, fmt=mark, elinewidth=0.8, **told)
+        ax.set(title=estimand.replace("_", " "), ylim=(0, 1.02), yticks=[0, 0.5, PROB])
+        ax.set_xticks(range(len(known)), known, rotation=60, ha="right")
+    for ax in axes[:, 0]:
+        ax.set_ylabel("coverage")
+    found = [ax.get_legend_handles_labels() for ax in axes.flat]
+    handles = {label: h for pair in found for h, label in zip(*pair, strict=True)}
+    labels = [method for method in COLORS if method in handles]
+    figure.legend([handles[m] for m in labels], labels, loc="outside upper center", ncols=4)
+    figure.savefig(path, dpi=130)
+
+
 def main():
     """Compute what is missing, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--only", nargs="*", default=truths.TRUTHS, choices=truths.TRUTHS)
+    parser.add_argument("--picture", type=Path)
     asked = parser.parse_args()
     compute(asked.only, asked.runs, asked.cores)
     cells = pd.read_csv(CELLS, keep_default_na=False)
@@ -90,6 +135,8 @@ def main():
     cells[numbers] = cells[numbers].apply(pd.to_numeric)
     table = summarize(cells)
     table.to_csv(TABLE, index=False, float_format="%.3g")
+    if asked.picture:
+        draw(table, asked.picture)
     wide = table.pivot(index=["estimand", "method"], columns="truth", values="coverage")
     print((100 * wide[list(dict.fromkeys(table["truth"]))]).round(0).to_string(na_rep=""))
     own = cells[cells["method"].isin(OURS)].drop_duplicates(["truth", "run", "method"])
