@@ -74,8 +74,8 @@ def by_functions(model, theta, what):
     [
         ("bernoulli", "derivative"), ("bernoulli", "second_derivative"),
         ("bernoulli", "comparison"), ("categorical", "attribution"),
-        ("categorical", "comparison"), ("GPX", "attribution"), ("basis", "shapley"),
-        ("basis", "derivative"),
+        ("GPX", "attribution"), ("basis", "shapley"), ("basis", "derivative"),
+        pytest.param("categorical", "comparison", marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_draws_have_the_moments_of_random_functions(kind, what):

@@ -261,7 +261,10 @@ PAIRED = {
 }
 
 
-@pytest.mark.parametrize("verb", PAIRED)
+@pytest.mark.parametrize(
+    "verb",
+    [pytest.param(v, marks=pytest.mark.slow if v == "attributions" else ()) for v in PAIRED],
+)
 def test_pairs_of_blocks_are_all_rows(verb, monkeypatch):
     """Blocks that do not divide the rows, so that the last one is filled up."""
     make, theta, options = PAIRED[verb]

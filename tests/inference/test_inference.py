@@ -612,7 +612,7 @@ class Patient(ThreadPoolExecutor):
 
 
 @pytest.mark.filterwarnings("ignore::bayes_gpx.inference.diagnostics.ConvergenceWarning")
-@pytest.mark.parametrize("method", ["map", "laplace", "nuts"])
+@pytest.mark.parametrize("method", ["map", pytest.param("laplace", marks=pytest.mark.slow), "nuts"])
 def test_starts_run_by_threads_of_a_process_whose_fit_holds_the_model(regression, method):
     X, _, y, _, _ = regression
     options = {"draws": 20, "tune": 20, "chains": 2, "seed": 1, "progressbar": False}

@@ -49,7 +49,7 @@ def test_narrow_categories_keep_their_digits_in_the_tails(link):
             assert_allclose([part[k] for part in found], exact, rtol=1e-7, atol=1e-7)
 
 
-@BOTH
+@pytest.mark.parametrize("link", ["logit", pytest.param("probit", marks=pytest.mark.slow)])
 def test_two_categories_are_two_classes(link):
     labels = (STARS > 2).astype(int)
     theta = THETA | {"cutpoint": [0.0]}
@@ -103,6 +103,7 @@ def test_every_division_into_shares_is_as_probable():
     assert_allclose(pm.logp(cutpoints, point).eval(), log_density, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_cutpoints_are_learned_in_order():
     made = bx.GP(X, STARS, likelihood="ordinal", ard=False)
     idata = made.fit("laplace", draws=50, seed=1, **QUIET)
@@ -141,8 +142,11 @@ def test_the_expected_category_is_an_integral_over_f(model):
 
 @pytest.mark.parametrize(
     "options",
-    [{"approximation": bx.Inducing(8)}, {"approximation": bx.HSGP(6, 2.0)}, {"groups": STARS % 2}],
-    ids=["inducing", "hsgp", "groups"],
+    [
+        pytest.param({"approximation": bx.Inducing(8)}, id="inducing"),
+        pytest.param({"approximation": bx.HSGP(6, 2.0)}, id="hsgp", marks=pytest.mark.slow),
+        pytest.param({"groups": STARS % 2}, id="groups"),
+    ],
 )
 def test_other_models_take_ordered_categories(options):
     made = bx.GP(X, STARS, likelihood="ordinal", **options)

@@ -56,9 +56,9 @@ def density_at(model, x):
         ("normal", bx.Inducing(8)),
         ("student_t", None),
         ("poisson", bx.HSGP(6)),
-        ("poisson", bx.Inducing(8)),
+        pytest.param("poisson", bx.Inducing(8), marks=pytest.mark.slow),
         ("bernoulli", None),
-        ("weibull", None),
+        pytest.param("weibull", None, marks=pytest.mark.slow),
     ],
 )
 def test_a_row_with_weight_2_is_a_row_twice(likelihood, approximation):
@@ -150,7 +150,7 @@ def test_bounds_have_the_probabilities_of_scipy(name):
     assert (found[2] <= 1e-12).all()
 
 
-@pytest.mark.parametrize("likelihood", ["normal", "weibull"])
+@pytest.mark.parametrize("likelihood", ["normal", pytest.param("weibull", marks=pytest.mark.slow)])
 def test_a_bound_that_says_nothing_is_no_row(likelihood):
     y = RESPONSES[likelihood].copy()
     censoring = np.full(N, "none", dtype=object)

@@ -201,8 +201,15 @@ def test_values_at_inducing_points_are_those_of_one_function():
         model.fit("svgp", progressbar=False)
 
 
-@pytest.mark.parametrize("kind", [bx.GP, bx.GPX])
-@pytest.mark.parametrize("approximation", ["inducing", "sines"])
+@pytest.mark.parametrize(
+    ("approximation", "kind"),
+    [
+        ("inducing", bx.GPX),
+        ("sines", bx.GP),
+        pytest.param("inducing", bx.GP, marks=pytest.mark.slow),
+        pytest.param("sines", bx.GPX, marks=pytest.mark.slow),
+    ],
+)
 def test_mean_slopes_of_a_probability_are_differences_of_it(kind, approximation):
     """They need how the variance of f changes with x, also of groups' own functions."""
     options = {"approximation": APPROXIMATIONS[approximation], "scale": False, "groups": G}

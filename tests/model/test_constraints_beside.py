@@ -146,8 +146,15 @@ def same_moments(models, thetas, rtol):
         assert_allclose(parts[0][name], parts[1][name], rtol=10 * rtol)
 
 
-@pytest.mark.parametrize("grouped", [False, True])
-@pytest.mark.parametrize("kind", APPROXIMATIONS)
+@pytest.mark.parametrize(
+    ("kind", "grouped"),
+    [
+        # Groups and approximations take turns in the quick tests.
+        pytest.param(kind, grouped, marks=pytest.mark.slow if (k + grouped) % 2 else ())
+        for k, kind in enumerate(APPROXIMATIONS)
+        for grouped in (False, True)
+    ],
+)
 def test_sites_of_rows_with_almost_normal_noise_are_those_of_normal_noise(kind, grouped):
     """Student's t with many degrees of freedom, whose rows have a variational posterior.
 
@@ -160,7 +167,9 @@ def test_sites_of_rows_with_almost_normal_noise_are_those_of_normal_noise(kind, 
     same_moments(models, [theta | {"nu": 1e7}, theta], 1e-5)
 
 
-@pytest.mark.parametrize("likelihood", ["normal", "poisson", "student_t"])
+@pytest.mark.parametrize(
+    "likelihood", ["normal", pytest.param("poisson", marks=pytest.mark.slow), "student_t"]
+)
 def test_groups_without_amplitude_keep_constraints_beside_an_approximation(likelihood):
     y = COUNTS if likelihood == "poisson" else Y
     options = {"likelihood": likelihood, "constraints": STATED, "scale": False}
@@ -188,7 +197,9 @@ def test_inducing_points_at_rows_and_constraints_are_exact_with_groups():
     assert_allclose(*means, atol=0.02)  # two approximations of rows: a bound, and propagation
 
 
-@pytest.mark.parametrize("kind", ["normal", "normal with groups", "poisson"])
+@pytest.mark.parametrize(
+    "kind", ["normal", "normal with groups", pytest.param("poisson", marks=pytest.mark.slow)]
+)
 def test_pymc_differentiates_the_density_with_constraints(kind):
     """As its own samplers do."""
     options = {"groups": G} if kind == "normal with groups" else {}
@@ -255,6 +266,7 @@ def test_sampled_coefficients_determine_what_constraints_are_about():
     assert_allclose(potential, norm.logpdf([0.4, 0.2, -0.1], values, sd).sum(), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_y_given_constraints_and_groups_is_drawn_from_their_joint_distribution():
     known = [Value(AT, [1.5, -0.4], 0.05)]
     options = {"groups": G, "constraints": known, "scale": False}

@@ -203,7 +203,11 @@ NOISE = {"student_t": {"sigma": 0.3, "nu": 4.0}, "negative_binomial": {"dispersi
 @pytest.mark.parametrize(
     "approximation", [None, pytest.param(bx.HSGP(4), marks=pytest.mark.slow)], ids=str
 )
-@pytest.mark.parametrize("likelihood", RESPONSES)
+@pytest.mark.parametrize(
+    "likelihood",
+    ["bernoulli", "student_t"]
+    + [pytest.param(name, marks=pytest.mark.slow) for name in ("poisson", "negative_binomial")],
+)
 def test_other_likelihoods_have_models_of_their_own_too(likelihood, approximation):
     """Hyperparameters of their noise are shared, all others belong to an output."""
     table, options = RESPONSES[likelihood], {"likelihood": likelihood}
@@ -222,7 +226,9 @@ def test_other_likelihoods_have_models_of_their_own_too(likelihood, approximatio
         assert_allclose(left["elpd"].sel(output=name), own_left["elpd"], atol=1e-7)
 
 
-@pytest.mark.parametrize("likelihood", ["poisson", "bernoulli"])
+@pytest.mark.parametrize(
+    "likelihood", [pytest.param("poisson", marks=pytest.mark.slow), "bernoulli"]
+)
 def test_counts_and_labels_with_gaps_are_fitted_and_kept(likelihood, tmp_path):
     table = pd.DataFrame(RESPONSES[likelihood], columns=["y0", "y1"]).astype(object)
     table.loc[2, "y1"] = None

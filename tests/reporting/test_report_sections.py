@@ -319,7 +319,7 @@ def test_rows_of_known_and_new_groups_are_explained_as_such():
         Findings(model, theta, X[:5], None, y_new=None, **OPTIONS)
 
 
-@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("labelled", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_rows_in_parts_are_described_by_all_of_them(labelled, data, tmp_path, monkeypatch):
     monkeypatch.setattr(results, "LATENT_DRAWS", 20)  # neither the card nor warnings show draws
     X, y = data
