@@ -24,7 +24,7 @@ def ebm(data):
     """Explainable boosting machines: bars of one standard deviation of bags, here 1.645 of them."""
     from interpret.glassbox import ExplainableBoostingClassifier, ExplainableBoostingRegressor
 
-    options = {"outer_bags": 14, "interactions": 0, "n_jobs": 1, "random_state": 1}
+    options = {"n_jobs": 1, "random_state": 1}  # 14 bags, and interactions after the curves
     if data.family == "bernoulli":
         model = ExplainableBoostingClassifier(**options)
     else:
