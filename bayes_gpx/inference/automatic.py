@@ -19,6 +19,10 @@ from bayes_gpx.system.warning import warn
 PATIENCE = 300.0
 """Longest estimated time in seconds for which "auto" runs NUTS."""
 
+SHORT, LATE = 60.0, 10.0
+"""Seconds that NUTS may always take, and multiples of the estimate after which it is stopped, but
+after twice `PATIENCE` in any case."""
+
 
 @dataclass(frozen=True)
 class Automatic(Method):
@@ -56,8 +60,19 @@ class Automatic(Method):
             )
             return found.tree
         own: dict[str, Any] = {"draws": draws, "tune": tune, "chains": chains, "seed": seed}
+        # Trees are deep where the posterior is far from normal, as without noise, and the estimate
+        # knows nothing of it.
+        own["longest"] = min(max(SHORT, LATE * seconds), 2.0 * PATIENCE)
         try:
             sampled = NUTS().fit(model, [found.mode], progressbar=progressbar, **own)
+        except TimeoutError:
+            warn(
+                f"{found.far} NUTS was stopped after {spoken(own['longest'])}, because it takes "
+                "much longer than expected: these draws are kept. Use tighter priors, or "
+                "fit('nuts'), which waits.",
+                ConvergenceWarning,
+            )
+            return found.tree
         except KeyboardInterrupt:
             warn(
                 f"{found.far} Interrupted before NUTS had any draws: these draws are kept.",

@@ -63,13 +63,14 @@ class NUTS(Method):
         target_accept: float = 0.9,
         around: Start | None = None,
         executor: Elsewhere | None = None,
+        longest: float | None = None,
         **kwargs: Any,
     ) -> xr.DataTree:
         """Sample by "nutpie", or `pymc.sample` by "pymc", "numpyro" or "blackjax"."""
         # `around` has constrained values by variable name that replace the mode; other variables
         # start at prior centers. It is for a model with so many variables that its mode is far from
         # its mass. The samplers' own default of `target_accept`, 0.8, gives stray divergences on
-        # real data.
+        # real data. After `longest` seconds of sampling by nutpie TimeoutError is raised.
         at_a_time = min(chains, cores())
         kwargs["target_accept"] = target_accept
         long_run = nuts_sampler == "nutpie" and chains * (draws + tune) >= WORTHWHILE
@@ -84,9 +85,9 @@ class NUTS(Method):
         times = LEAPS * chains * (tune + draws)
         foretell(what, lambda: evaluate(mode), times, at_a_time, progressbar)
         if nuts_sampler == "nutpie":
-            idata = _nutpie(
-                density, mode, spread, draws, tune, chains, at_a_time, seed, progressbar, kwargs
-            )
+            given: dict[str, Any] = {"draws": draws, "tune": tune, "chains": chains, "seed": seed}
+            given |= {"cores": at_a_time, "progress_bar": progressbar, **kwargs}
+            idata = _nutpie(density, mode, spread, longest, given)
         else:
             expanded = density.expand()(mode)
             initial = {rv.name: expanded[rv.name] for rv in model.free_RVs}
@@ -128,13 +129,8 @@ def _nutpie(
     density: Density,
     mode: np.ndarray,
     spread: np.ndarray,
-    draws: int,
-    tune: int,
-    chains: int,
-    at_a_time: int,
-    seed: int | None,
-    progressbar: bool,
-    kwargs: Mapping[str, Any],
+    longest: float | None,
+    options: Mapping[str, Any],
 ) -> xr.DataTree:
     """Sample z of x = mode (d,) + spread (d, d) z, which is uncorrelated near the mode."""
     import nutpie
@@ -176,18 +172,15 @@ def _nutpie(
     with warnings.catch_warnings():
         # ArviZ's, of an interruption with fewer draws than chains: `_drawn` says what is left.
         warnings.filterwarnings("ignore", "Found chain dimension to be longer than draw dimension")
-        sampled = nutpie.sample(
-            compiled,
-            draws=draws,
-            tune=tune,
-            chains=chains,
-            cores=at_a_time,
-            seed=seed,
-            progress_bar=progressbar,
-            save_warmup=False,
-            **kwargs,
-        )
-    return _drawn(sampled, draws)
+        sampler = nutpie.sample(compiled, save_warmup=False, blocking=False, **options)
+        try:
+            sampled = sampler.wait(timeout=longest)
+        except KeyboardInterrupt:
+            sampled = sampler.abort()
+        except BaseException:
+            sampler.cancel()
+            raise
+    return _drawn(sampled, options["draws"])
 
 
 def _drawn(idata: xr.DataTree, draws: int) -> xr.DataTree:

@@ -518,9 +518,10 @@ class Model:
         Parameters
         ----------
         method : {"auto", "map", "laplace", "nuts", "svgp"}
-            "auto" is "laplace", or "nuts" if the Pareto k of "laplace" is too large and "nuts"
-            takes less than five minutes. The attribute `inference_method` of the posterior names
-            the method.
+            "auto" is "laplace", or "nuts" if the Pareto k of "laplace" is too large and "nuts" is
+            expected to take less than five minutes. If it takes ten times as long as expected, and
+            a minute or more, it is stopped and the draws of "laplace" are kept. The attribute
+            `inference_method` of the posterior names the method.
 
             "map" maximizes the posterior density of the unconstrained hyperparameters, or with
             ``jacobian=False`` of the hyperparameters, and returns one draw. It ignores their

@@ -125,6 +125,21 @@ def test_borderline_chains_are_reported_where_nuts_was_not_chosen(gamma, monkeyp
     assert fit.attrs["convergence"] == "borderline"
 
 
+def test_nuts_is_stopped_where_it_takes_much_longer_than_expected(gamma, monkeypatch):
+    model, *_ = gamma
+    with pytest.raises(TimeoutError):
+        NUTS().fit(model, [{}], draws=20_000, seed=1, longest=1e-3, progressbar=False)
+    monkeypatch.setattr(
+        automatic, "weighted_draws", lambda *a: weighted_draws(*a)._replace(far="Far off.")
+    )
+    monkeypatch.setattr(automatic, "SHORT", 0.0)
+    monkeypatch.setattr(automatic, "LATE", 1e-6)
+    with pytest.warns(ConvergenceWarning, match="Far off. NUTS was stopped after 0 seconds"):
+        fit = Automatic().fit(model, [{}], draws=1000, seed=1, progressbar=False)
+    assert fit["posterior"].attrs["inference_method"] == "laplace"
+    assert fit["posterior"].sizes["draw"] == 1000
+
+
 def test_draws_around_the_mode_are_kept_where_nuts_is_interrupted(gamma, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
