@@ -518,10 +518,9 @@ class Model:
         Parameters
         ----------
         method : {"auto", "map", "laplace", "nuts", "svgp"}
-            "auto" is "laplace", or "nuts" if the Pareto k of "laplace" is too large and "nuts" is
-            expected to take less than five minutes. If it takes ten times as long as expected, and
-            a minute or more, it is stopped and the draws of "laplace" are kept. The attribute
-            `inference_method` of the posterior names the method.
+            "auto" is "laplace", or "nuts" if its Pareto k is too large, unless this should take
+            five minutes or takes ten times as long as expected. The attribute `inference_method` of
+            the posterior names the method.
 
             "map" maximizes the posterior density of the unconstrained hyperparameters, or with
             ``jacobian=False`` of the hyperparameters, and returns one draw. It ignores their
@@ -540,7 +539,7 @@ class Model:
             Where the optimizer starts: hyperparameters on the model's scale, or a fit's medians.
         latent : {"marginal", "sample"}
             For "nuts" with a non-Gaussian likelihood, or with ``representation="hierarchy"``.
-            "marginal" samples the hyperparameters only, with an approximate marginal likelihood.
+            "marginal" samples the hyperparameters, with an approximate marginal likelihood.
             "sample" also samples the latent values, which is exact and slower.
         truncated : {"ep", "sample"}
             For constraints with bounds: "ep" approximates up to about five; "sample" is exact for
