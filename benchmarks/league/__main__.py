@@ -110,8 +110,10 @@ def draw(table, path):
             mark = "o" if method in OURS else "x"
             bars = 2 * part["se"].fillna(0)
             ax.errorbar(x, part["coverage"], bars, fmt=mark, elinewidth=0.8, **told)
-        ax.set(title=estimand.replace("_", " "), ylim=(0, 1.02), yticks=[0, 0.5, PROB])
-        ax.set_xticks(range(len(known)), known, rotation=60, ha="right")
+        ax.set(title=estimand.replace("_", " "), ylim=(0, 1.07), yticks=[0, 0.5, PROB])
+        ax.set_xlim(-0.6, len(known) - 0.4)
+        turned = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
+        ax.set_xticks(range(len(known)), known, **turned)
     for ax in axes[:, 0]:
         ax.set_ylabel("coverage")
     found = [ax.get_legend_handles_labels() for ax in axes.flat]
