@@ -184,19 +184,6 @@ def value(model: Any, *, smooth: bool = False, across: bool = False) -> Question
     )
 
 
-def moved(model: Any, columns: tuple[int, ...], places: int) -> Question:
-    """Values f of each row with some columns at so many places; see `value`."""
-    asked = value(model, smooth=True)
-    return replace(
-        asked,
-        operator=_Moved(columns),
-        axes=(Axis("step", tuple(range(places))),),
-        factor=np.repeat(asked.factor, places),
-        sums=True,
-        table=None,
-    )
-
-
 def latent_units(model: ModelLike) -> str:
     """Units of f, or of the weight that is explained."""
     weight = model.training.weight
@@ -466,14 +453,6 @@ class ShapleyOperator:
             among=among,
             tied=self.tied,
         )
-
-
-@dataclass(frozen=True)
-class _Moved:
-    columns: tuple[int, ...]
-
-    def __call__(self, asked: Asked) -> operators.Moved:
-        return operators.moved(asked["X"], asked["places"], self.columns, asked["weights"])
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -25,11 +25,13 @@ from bayes_gpx.explain.answered import documented, has_outputs, of_each_output
 from bayes_gpx.explain.components import kernel_of
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.prior_functions import WAVES
+from bayes_gpx.processes import operators
 from bayes_gpx.processes.players import split
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
+    from bayes_gpx.posteriors.base import Asked
 
 
 NAME = "partial_dependence"
@@ -230,6 +232,27 @@ def _is_product(model: Model, where: Points, columns: tuple[int, ...]) -> bool:
     return split(kernel_of(model), model.training.d, columns) is not None
 
 
+@dataclass(frozen=True)
+class _Moved:
+    columns: tuple[int, ...]
+
+    def __call__(self, asked: Asked) -> operators.Moved:
+        return operators.moved(asked["X"], asked["places"], self.columns, asked["weights"])
+
+
+def _moved(model: Model, columns: tuple[int, ...], places: int) -> questions.Question:
+    """Values f of each row with some columns at so many places; see `questions.value`."""
+    asked = questions.value(model, smooth=True)
+    return replace(
+        asked,
+        operator=_Moved(columns),
+        axes=(questions.Axis("step", tuple(range(places))),),
+        factor=np.repeat(asked.factor, places),
+        sums=True,
+        table=None,
+    )
+
+
 def _by_products(
     model: Model,
     idata: Draws,
@@ -242,7 +265,7 @@ def _by_products(
 ) -> Parts:
     """As `_exactly`, of a kernel that is a product: rows are summed before they meet places."""
     places = moved.X[:: len(where.X)]
-    question = questions.moved(model, columns, len(places))
+    question = _moved(model, columns, len(places))
     there = replace(where, common={"places": places})
     asked = replace(there, by=groups).having(weights=groups.values.T)
     found = evaluate(model, idata, question, asked, on="latent", ci_prob=prob, **options)

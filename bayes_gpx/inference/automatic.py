@@ -67,9 +67,9 @@ class Automatic(Method):
             sampled = NUTS().fit(model, [found.mode], progressbar=progressbar, **own)
         except TimeoutError:
             warn(
-                f"{found.far} NUTS was stopped after {spoken(own['longest'])}, because it takes "
-                "much longer than expected: these draws are kept. Use tighter priors, or "
-                "fit('nuts'), which waits.",
+                f"{found.far} NUTS was stopped after {spoken(own['longest'])}, because it took "
+                "much longer than expected; these draws are kept. Use tighter priors, or "
+                "fit('nuts'), which has no limit.",
                 ConvergenceWarning,
             )
             return found.tree

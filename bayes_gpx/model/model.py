@@ -518,9 +518,9 @@ class Model:
         Parameters
         ----------
         method : {"auto", "map", "laplace", "nuts", "svgp"}
-            "auto" is "laplace", or "nuts" if its Pareto k is too large, unless this should take
-            five minutes or takes ten times as long as expected. The attribute `inference_method` of
-            the posterior names the method.
+            "auto" is "laplace", or "nuts" if its Pareto k is too large, unless that would take
+            five minutes, or takes ten times as long as expected. The attribute `inference_method`
+            of the posterior names the method.
 
             "map" maximizes the posterior density of the unconstrained hyperparameters, or with
             ``jacobian=False`` of the hyperparameters, and returns one draw. It ignores their

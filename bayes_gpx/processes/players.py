@@ -262,7 +262,9 @@ def _sides(kernel: Kernel, columns: np.ndarray, inside: np.ndarray) -> Sides:
 def _of_columns(kernel: Any, kept: np.ndarray) -> Kernel:
     """The kernel of some of its columns: with the numbers that it has for these."""
     numbers = {k: v for k, v in vars(kernel).items() if getattr(v, "ndim", 0) == 1}
-    return replace(kernel, **{name: value[kept] for name, value in numbers.items()})
+    # One number in a vector is for all columns.
+    whole = {name: pt.broadcast_to(value, (len(kept),)) for name, value in numbers.items()}
+    return replace(kernel, **{name: value[kept] for name, value in whole.items()})
 
 
 def _products(kernel: Kernel, columns: np.ndarray) -> list[list[tuple[Kernel, np.ndarray]]]:

@@ -16,6 +16,7 @@ M, PLACES = 4, 3
 KERNELS = {
     "expquad": (lambda: 1.3**2 * COV.ExpQuad(3, ls=[0.8, 1.3, 0.6]), 1),
     "one lengthscale": (lambda: COV.ExpQuad(3, ls=0.9), 1),
+    "a vector of one": (lambda: COV.ExpQuad(3, ls=np.array([0.9])), 1),
     "periodic": (lambda: COV.Periodic(3, period=1.7, ls=[0.8, 1.3, 0.6]), 1),
     "sum": (lambda: COV.Linear(3, c=np.array([0.1, 0.2, 0.3])) + COV.ExpQuad(3, ls=1.1) + 0.5, 4),
     "product": (lambda: COV.Linear(3, c=0.4) * COV.ExpQuad(3, ls=[1.0, 0.7, 0.5]), 2),
