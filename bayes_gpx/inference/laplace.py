@@ -16,7 +16,7 @@ from scipy.stats import multivariate_t
 
 from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import as_tree
-from bayes_gpx.inference.diagnostics import ConvergenceWarning
+from bayes_gpx.inference.diagnostics import FEWEST_EFFECTIVE, ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
 from bayes_gpx.inference.optimise import EVALUATIONS, Elsewhere, Optimum, climb
 from bayes_gpx.numerics.progress import foretell, progress_bar
@@ -26,11 +26,14 @@ from bayes_gpx.system.warning import warn
 WIDEST = 5.0
 """Largest standard deviation of a Laplace approximation, on the unconstrained scale."""
 
-PROPOSED, FEWEST_PROPOSED = 2, 1000
-"""Proposals for each draw that is kept, and the least number of them in all."""
+FEWEST_PROPOSED = 500
+"""Least number of proposals in a round, which otherwise has as many as draws are kept."""
 
-ROUNDS, TAILS = 2, 5
-"""Rounds of proposals, and degrees of freedom of the t distributions that they come from."""
+ROUNDS, MOST_ROUNDS = 2, 8
+"""Rounds of proposals: these, and up to so many until the weights are even enough."""
+
+TAILS = 5
+"""Degrees of freedom of the proposals' t distributions."""
 
 LEAST_OWN = 0.01
 """Share of Laplace's covariance added to the weighted draws', which a few draws may dominate."""
@@ -44,9 +47,10 @@ class WeightedLaplace(Method):
     """Draw around the mode of the unconstrained density, weighted by this density."""
 
     # Proposals are multivariate t: a normal has lighter tails than a posterior, and no weight makes
-    # up for missing draws. Half of the proposals are around the mode, scaled by Laplace's
-    # approximation. The other half are around the posterior as weighted by the first half. Weights
-    # are smoothed by PSIS, and the draws resampled, so all have equal weight.
+    # up for missing draws. The first round is around the mode, scaled by Laplace's approximation;
+    # each later round is around the posterior as weighted by all rounds before. More rounds follow
+    # while a few proposals have most of the weight: a round costs a small part of what NUTS does.
+    # Weights are smoothed by PSIS, and the draws resampled, so all have equal weight.
     # Cornuet et al., "Adaptive multiple importance sampling" (2012); Vehtari et al., "Pareto
     # smoothed importance sampling" (2024).
 
@@ -92,7 +96,7 @@ def weighted_draws(
 ) -> Weighted:
     """Propose around the mode, weigh by the density, and resample, as `WeightedLaplace` says."""
     density = Density(model, jacobian=True)
-    rng, count = np.random.default_rng(seed), max(PROPOSED * draws, FEWEST_PROPOSED)
+    rng, count = np.random.default_rng(seed), ROUNDS * max(draws, FEWEST_PROPOSED)
     first = density.unconstrain(starts[0])
     climbs = EVALUATIONS * (len(starts) + 1)
     foretell(
@@ -105,15 +109,10 @@ def weighted_draws(
     )
     optima, mode, spread = mode_and_spread(density, starts, executor, progressbar)
     begun = perf_counter()
-    points, log_p, log_q, log_weights, khat = _weighed(
-        density, mode, spread, count, rng, progressbar
+    points, log_p, log_q, log_weights, khat, far = _weighed(
+        density, mode, spread, draws, rng, progressbar
     )
-    seconds = (perf_counter() - begun) / count
-    largest = min(1.0 - 1.0 / np.log10(count), 0.7)
-    far = (
-        "The posterior is far from its Laplace approximation: Pareto k of the weights is "
-        f"{khat:.2f} (want at most {largest:.2f}), so a few draws stand for most of it."
-    )
+    seconds = (perf_counter() - begun) / len(points)
     kept = resampled(np.exp(log_weights), draws, rng)
     expand = density.expand()
     columns = [expand(x) for x in points[kept]]
@@ -121,25 +120,25 @@ def weighted_draws(
     stats = {"lp": log_p[kept][None], "lp_approximation": log_q[kept][None]}
     tree = as_tree(model, stacked, stats, optima)
     tree.attrs["khat"] = khat
-    return Weighted(tree, dict(expand(mode)), seconds, far if khat > largest else "")
+    return Weighted(tree, dict(expand(mode)), seconds, far)
 
 
 def _weighed(
     density: Density,
     mode: np.ndarray,
     spread: np.ndarray,
-    count: int,
+    draws: int,
     rng: np.random.Generator,
     progressbar: bool,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
-    """Proposals (S, d), log densities of the model and of them, log weights (S,), Pareto k."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float, str]:
+    """Proposals (S, d), log densities of the model and of them, log weights (S,), Pareto k, far."""
     # Each round proposes from a t distribution, the first around the mode, the next with the mean
     # and covariance of the weighted draws so far; weights are against the equal mixture of them
     # all.
     points, log_p, proposals = np.empty((0, len(mode))), np.empty(0), [(mode, spread)]
-    for _ in range(ROUNDS):
+    for done in range(1, MOST_ROUNDS + 1):
         center, root = proposals[-1]
-        standard = rng.standard_normal((count // ROUNDS, len(mode)))
+        standard = rng.standard_normal((max(draws, FEWEST_PROPOSED), len(mode)))
         standard /= np.sqrt(rng.chisquare(TAILS, len(standard)) / TAILS)[:, None]
         new = center + standard @ root.T
         points = np.concatenate([points, new])
@@ -147,12 +146,28 @@ def _weighed(
         log_q = np.logaddexp.reduce([_log_t(points, *one) for one in proposals])
         log_q -= np.log(len(proposals))
         log_weights, khat = array_stats.psislw(log_q - np.maximum(log_p, log_p.max() - NEGLIGIBLE))
+        far = _far(log_weights, khat, draws)
+        if done >= ROUNDS and not far:
+            break
         weights = np.exp(log_weights)
         mean = weights @ points
         covariance = (weights[:, None] * (points - mean)).T @ (points - mean)
         root = np.linalg.cholesky(covariance + LEAST_OWN * spread @ spread.T)
         proposals.append((mean, root))
-    return points, log_p, log_q, log_weights, float(khat)
+    return points, log_p, log_q, log_weights, float(khat), far
+
+
+def _far(log_weights: np.ndarray, khat: float, draws: int) -> str:
+    """Say why proposals weighted so do not represent the posterior; "" if they do."""
+    largest, fewest = min(1.0 - 1.0 / np.log10(len(log_weights)), 0.7), min(FEWEST_EFFECTIVE, draws)
+    effective = np.exp(-np.logaddexp.reduce(2.0 * log_weights))
+    if khat <= largest and effective >= fewest:
+        return ""
+    return (
+        "The posterior is far from its Laplace approximation: a few draws stand for most of it. "
+        f"Pareto k of the weights is {khat:.2f} (want at most {largest:.2f}), and together they "
+        f"are worth {effective:.0f} draws (want at least {fewest})."
+    )
 
 
 def _log_t(points: np.ndarray, center: np.ndarray, root: np.ndarray) -> np.ndarray:

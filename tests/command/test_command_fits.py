@@ -40,7 +40,7 @@ def test_quiet_says_nothing(folder, tmp_path, capsys):
 
 @pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")
 def test_an_earlier_fit_stays_until_the_new_one_is_complete(folder, tmp_path, monkeypatch, refused):
-    monkeypatch.setattr("bayes_gpx.inference.laplace.FEWEST_PROPOSED", 100)
+    monkeypatch.setattr("bayes_gpx.inference.laplace.FEWEST_PROPOSED", 50)
     run, model_fit = tmp_path / "run", bx.GP.fit
     words = ["fit", folder / "data.csv", "--target", "price", "--features", "a", "--model", "gp"]
     words += ["--out", run, "--draws", 5, "--quiet"]

@@ -166,6 +166,24 @@ def test_laplace_draws_are_the_posterior_though_it_is_skewed(gamma, draws):
     assert idata.attrs["khat"] < 0.5
 
 
+def test_more_rounds_of_proposals_find_a_posterior_far_from_normal(monkeypatch):
+    """A funnel: log variances are normal with a sd of 2; two rounds leave most of one tail out."""
+    with pm.Model() as model:
+        log_variance = pm.Normal("log_variance", 0.0, 2.0)
+        pm.Normal("x", 0.0, pm.math.exp(log_variance / 2.0))
+        pm.Normal("y", 0.0, 1.0, observed=[0.0])
+    fit = partial(WeightedLaplace().fit, model, [{}], draws=2_000, seed=0, progressbar=False)
+    found = fit()
+    assert found.attrs["khat"] < 0.7
+    tails = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+    below = stats.norm.cdf(np.quantile(found["posterior"]["log_variance"], tails), 0.0, 2.0)
+    # Standard errors with a fifth of the draws effective.
+    assert (np.abs(below - tails) < 4.0 * np.sqrt(tails * (1.0 - tails) / 400)).all()
+    monkeypatch.setattr("bayes_gpx.inference.laplace.MOST_ROUNDS", 2)
+    with pytest.warns(ConvergenceWarning, match=r"k of the weights is 0.81 .* worth \d+ draws"):
+        fit()
+
+
 def test_laplace_keeps_both_log_densities(gamma):
     model, shape, rate = gamma
     idata = WeightedLaplace().fit(model, [{}], draws=50, seed=2, progressbar=False)
@@ -225,12 +243,10 @@ def test_a_flat_direction_is_named_and_held():
     with pm.Model() as model:
         pm.Normal("free", 0.0, 100.0)
         pm.Normal("x", observed=1.0)
-    with pytest.warns(ConvergenceWarning) as warned:
+    with pytest.warns(ConvergenceWarning, match="held to a standard deviation of 5"):
         idata = WeightedLaplace().fit(model, [{}], draws=1000, seed=1, progressbar=False)
-    said = [str(warning.message) for warning in warned]
-    assert "held to a standard deviation of 5" in said[0] and "Pareto k" in said[1]
-    # The first proposals' weights have led the second ones to where the posterior is.
-    assert_allclose(idata["posterior"]["free"].std(), 100.0, rtol=0.3)
+    # Each round's weights have led the next to where the posterior is.
+    assert_allclose(idata["posterior"]["free"].std(), 100.0, rtol=0.1)
 
 
 def test_an_optimiser_that_does_not_arrive_says_so():
