@@ -47,11 +47,8 @@ from bayes_gpx.inference.methods import METHODS, method_named
 REPORT = "report.html"
 INTERRUPTED = 130
 
-SAID = {
-    "mode": "One draw: the uncertainty of the hyperparameters is not included.",
-    "weighted": "Draws around the mode, weighted by the posterior density.",
-}
-"""What is printed about a fit, by what its method gives; chains have a convergence summary."""
+ONE_DRAW = "One draw: the uncertainty of the hyperparameters is not included."
+"""What is printed about a mode; other fits have a convergence summary."""
 
 EXAMPLE = """\b
 Example:
@@ -331,10 +328,7 @@ def fit(
         idata, kept, complete = fit_into(
             fitted, method, out / FIT, say, progressbar=not quiet, attrs=roles.kept() | attrs, **how
         )
-    used = method_named(idata["posterior"].attrs["inference_method"]).gives
-    summary = idata.attrs.get("convergence_summary", SAID.get(used))
-    if summary is not None:
-        say(summary)
+    say(idata.attrs.get("convergence_summary", ONE_DRAW))
     say(f"wrote {kept}")
     if not complete:
         raise KeyboardInterrupt(f"{kept} holds the draws so far")

@@ -11,7 +11,11 @@ FEWEST_DRAWS = 4
 
 
 class ConvergenceWarning(UserWarning):
-    """An optimiser or sampler did not converge, or left its result incomplete."""
+    """Warn that the draws of a fit, or its optimum, are unreliable, and suggest fixes.
+
+    `Model.fit` gives it. The attribute `convergence` of the fit is then "borderline" or "not
+    converged", and `convergence_summary` has the numbers.
+    """
 
 
 LARGEST_R_HAT, BAD_R_HAT = 1.01, 1.05
@@ -22,7 +26,7 @@ FEWEST_EFFECTIVE, BAD_EFFECTIVE = 400, 100
 """Effective draws above which intervals are stable, and below which means are unstable."""
 
 CONVERGED, BORDERLINE, NOT_CONVERGED = "converged", "borderline", "not converged"
-"""Values of the attribute `convergence` of a fit by NUTS."""
+"""Values of the attribute `convergence` of a fit with several draws."""
 
 BAD_DIVERGENCES = 0.001
 """Share of divergent transitions above which a part of the posterior may not have been visited."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import batched, chain
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pymc as pm
@@ -16,10 +16,17 @@ from scipy.stats import multivariate_t
 
 from bayes_gpx.inference.base import Method, Start
 from bayes_gpx.inference.datatree import as_tree
-from bayes_gpx.inference.diagnostics import FEWEST_EFFECTIVE, ConvergenceWarning
+from bayes_gpx.inference.diagnostics import (
+    BAD_EFFECTIVE,
+    BORDERLINE,
+    CONVERGED,
+    FEWEST_EFFECTIVE,
+    NOT_CONVERGED,
+    ConvergenceWarning,
+)
 from bayes_gpx.inference.log_density import Density, observations
 from bayes_gpx.inference.optimise import EVALUATIONS, Elsewhere, Optimum, climb
-from bayes_gpx.numerics.progress import foretell, progress_bar
+from bayes_gpx.numerics.progress import announce, foretell, progress_bar
 from bayes_gpx.numerics.threads import THREADED_FROM, TURN, begin_turn, parallel_densities
 from bayes_gpx.system.warning import warn
 
@@ -29,8 +36,8 @@ WIDEST = 5.0
 FEWEST_PROPOSED = 500
 """Least number of proposals in a round, which otherwise has as many as draws are kept."""
 
-ROUNDS, MOST_ROUNDS = 2, 8
-"""Rounds of proposals: these, and up to so many until the weights are even enough."""
+ROUNDS = {CONVERGED: 2, BORDERLINE: 4, NOT_CONVERGED: 8}
+"""Rounds of proposals, by what their weights are."""
 
 TAILS = 5
 """Degrees of freedom of the proposals' t distributions."""
@@ -41,6 +48,8 @@ LEAST_OWN = 0.01
 NEGLIGIBLE = 500.0
 """How far below the highest log density others are cut off: weights there are as good as 0."""
 
+ADVICE = "Use 'nuts', more draws, or tighter priors."
+
 
 @dataclass(frozen=True)
 class WeightedLaplace(Method):
@@ -49,7 +58,7 @@ class WeightedLaplace(Method):
     # Proposals are multivariate t: a normal has lighter tails than a posterior, and no weight makes
     # up for missing draws. The first round is around the mode, scaled by Laplace's approximation;
     # each later round is around the posterior as weighted by all rounds before. More rounds follow
-    # while a few proposals have most of the weight: a round costs a small part of what NUTS does.
+    # while a few proposals have most of the weight: all of them cost an eighth of NUTS or less.
     # Weights are smoothed by PSIS, and the draws resampled, so all have equal weight.
     # Cornuet et al., "Adaptive multiple importance sampling" (2012); Vehtari et al., "Pareto
     # smoothed importance sampling" (2024).
@@ -70,7 +79,7 @@ class WeightedLaplace(Method):
         """Propose around the mode, weigh by the density, and resample; see the class."""
         found = weighted_draws(model, starts, draws, seed, executor, progressbar)
         if found.far:
-            warn(f"{found.far} Use 'nuts', more draws, or tighter priors.", ConvergenceWarning)
+            warn(f"{found.far} {ADVICE}", ConvergenceWarning)
         return found.tree
 
 
@@ -96,7 +105,7 @@ def weighted_draws(
 ) -> Weighted:
     """Propose around the mode, weigh by the density, and resample, as `WeightedLaplace` says."""
     density = Density(model, jacobian=True)
-    rng, count = np.random.default_rng(seed), ROUNDS * max(draws, FEWEST_PROPOSED)
+    rng, count = np.random.default_rng(seed), ROUNDS[CONVERGED] * max(draws, FEWEST_PROPOSED)
     first = density.unconstrain(starts[0])
     climbs = EVALUATIONS * (len(starts) + 1)
     foretell(
@@ -109,7 +118,7 @@ def weighted_draws(
     )
     optima, mode, spread = mode_and_spread(density, starts, executor, progressbar)
     begun = perf_counter()
-    points, log_p, log_q, log_weights, khat, far = _weighed(
+    points, log_p, log_q, log_weights, told = _weighed(
         density, mode, spread, draws, rng, progressbar
     )
     seconds = (perf_counter() - begun) / len(points)
@@ -119,7 +128,13 @@ def weighted_draws(
     stacked = {k: np.stack([c[k] for c in columns])[None] for k in columns[0]}
     stats = {"lp": log_p[kept][None], "lp_approximation": log_q[kept][None]}
     tree = as_tree(model, stacked, stats, optima)
-    tree.attrs["khat"] = khat
+    tree.attrs.update(told)
+    summary = told["convergence_summary"]
+    if told["convergence"] == BORDERLINE:
+        warn(f"{summary} {ADVICE}", ConvergenceWarning)
+    if np.linalg.norm(spread, axis=0).max() > 0.999 * WIDEST:
+        summary += " It is nearly flat in some direction at its mode."
+    far = summary if told["convergence"] == NOT_CONVERGED else ""
     return Weighted(tree, dict(expand(mode)), seconds, far)
 
 
@@ -130,13 +145,14 @@ def _weighed(
     draws: int,
     rng: np.random.Generator,
     progressbar: bool,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, float, str]:
-    """Proposals (S, d), log densities of the model and of them, log weights (S,), Pareto k, far."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    """Proposals (S, d), log densities of the model and of them, log weights (S,), attributes."""
     # Each round proposes from a t distribution, the first around the mode, the next with the mean
     # and covariance of the weighted draws so far; weights are against the equal mixture of them
     # all.
     points, log_p, proposals = np.empty((0, len(mode))), np.empty(0), [(mode, spread)]
-    for done in range(1, MOST_ROUNDS + 1):
+    begun = perf_counter()
+    for done in range(1, ROUNDS[NOT_CONVERGED] + 1):
         center, root = proposals[-1]
         standard = rng.standard_normal((max(draws, FEWEST_PROPOSED), len(mode)))
         standard /= np.sqrt(rng.chisquare(TAILS, len(standard)) / TAILS)[:, None]
@@ -146,28 +162,38 @@ def _weighed(
         log_q = np.logaddexp.reduce([_log_t(points, *one) for one in proposals])
         log_q -= np.log(len(proposals))
         log_weights, khat = array_stats.psislw(log_q - np.maximum(log_p, log_p.max() - NEGLIGIBLE))
-        far = _far(log_weights, khat, draws)
-        if done >= ROUNDS and not far:
+        told = _diagnosed(log_weights, float(khat), draws)
+        if done >= ROUNDS[told["convergence"]]:
             break
+        if done == ROUNDS[CONVERGED] and progressbar:
+            each, further = (perf_counter() - begun) / done, ROUNDS[told["convergence"]] - done
+            announce("A few draws have most of the weight. Drawing more", each * further)
         weights = np.exp(log_weights)
         mean = weights @ points
         covariance = (weights[:, None] * (points - mean)).T @ (points - mean)
+        # Few effective draws tell the scale of many variables, but not their correlations.
+        known = 1.0 / (1.0 + len(mean) * (weights @ weights))
+        covariance = known * covariance + (1.0 - known) * np.diag(np.diag(covariance))
         root = np.linalg.cholesky(covariance + LEAST_OWN * spread @ spread.T)
         proposals.append((mean, root))
-    return points, log_p, log_q, log_weights, float(khat), far
+    return points, log_p, log_q, log_weights, told
 
 
-def _far(log_weights: np.ndarray, khat: float, draws: int) -> str:
-    """Say why proposals weighted so do not represent the posterior; "" if they do."""
+def _diagnosed(log_weights: np.ndarray, khat: float, draws: int) -> dict[str, Any]:
+    """Attributes of a fit that say whether proposals weighted so represent the posterior."""
     largest, fewest = min(1.0 - 1.0 / np.log10(len(log_weights)), 0.7), min(FEWEST_EFFECTIVE, draws)
     effective = np.exp(-np.logaddexp.reduce(2.0 * log_weights))
-    if khat <= largest and effective >= fewest:
-        return ""
-    return (
-        "The posterior is far from its Laplace approximation: a few draws stand for most of it. "
-        f"Pareto k of the weights is {khat:.2f} (want at most {largest:.2f}), and together they "
-        f"are worth {effective:.0f} draws (want at least {fewest})."
+    if khat > largest or effective < fewest * BAD_EFFECTIVE / FEWEST_EFFECTIVE:
+        state, said = NOT_CONVERGED, "The posterior is far from its Laplace approximation"
+    elif effective < fewest:
+        state, said = BORDERLINE, "Borderline, which is good enough to explore"
+    else:
+        state, said = CONVERGED, "Converged"
+    summary = (
+        f"{said}: Pareto k of the weights is {khat:.2f} (want at most {largest:.2f}), and together "
+        f"they are worth {effective:.0f} draws (want at least {fewest})."
     )
+    return {"khat": khat, "convergence": state, "convergence_summary": summary}
 
 
 def _log_t(points: np.ndarray, center: np.ndarray, root: np.ndarray) -> np.ndarray:
@@ -204,7 +230,8 @@ def mode_and_spread(
     density: Density, starts: Sequence[Start], executor: Elsewhere | None, progressbar: bool
 ) -> tuple[list[Optimum], np.ndarray, np.ndarray]:
     """Optima, mode (d,), and a square root (d, d) of the inverse negative Hessian at the mode."""
-    # The mode is on the unconstrained scale; the Hessian comes from differences of slopes.
+    # The mode is on the unconstrained scale; the Hessian comes from differences of slopes. Standard
+    # deviations are at most `WIDEST`.
     optima = climb(density, starts, elsewhere=executor, progressbar=progressbar)
     mode = max(optima, key=lambda o: o.log_density).x
     value_and_slope = density.value_and_slope()
@@ -216,13 +243,6 @@ def mode_and_spread(
         ]
     )
     curvature, directions = np.linalg.eigh(-(hessian + hessian.T) / 2)
-    if (curvature < WIDEST**-2).any():
-        warn(
-            "The posterior is nearly flat in some direction at its mode; the Laplace "
-            f"approximation is held to a standard deviation of {WIDEST:g} there. Use 'nuts', or "
-            "tighter priors.",
-            ConvergenceWarning,
-        )
     sd = 1.0 / np.sqrt(np.maximum(curvature, WIDEST**-2))
     return optima, mode, directions * sd
 

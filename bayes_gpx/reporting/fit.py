@@ -71,3 +71,11 @@ class Fit:
             return None
         enough = self.idata["posterior"].sizes["draw"] >= FEWEST_DRAWS
         return diagnose(self.idata) if enough else None
+
+    @property
+    def convergence(self) -> tuple[str | None, str | None]:
+        """State and summary of several draws; None of a mode, and in files of early versions."""
+        if self.diagnosis is not None:
+            return self.diagnosis.convergence, self.diagnosis.summary
+        attrs = self.idata.attrs if self.gives == "weighted" else {}
+        return attrs.get("convergence"), attrs.get("convergence_summary")

@@ -238,14 +238,14 @@ def _model(model: Model) -> dict[str, Any]:
 
 
 def _convergence(fit: Fit) -> dict[str, Any]:
-    found = fit.diagnosis
+    found, (state, summary) = fit.diagnosis, fit.convergence
     numbers = ("r_hat", "ess_bulk", "ess_tail", "divergences", "bfmi")
     return {
         "method": fit.method,
         "chains": len(fit.hyper.chain),
         "draws": len(fit.hyper.chain) * len(fit.hyper.draw),
-        "state": None if found is None else found.convergence,
-        "summary": None if found is None else found.summary,
+        "state": state,
+        "summary": summary,
         **{name: None if found is None else plain(getattr(found, name)) for name in numbers},
         "pareto_k": plain(fit.idata.attrs.get("khat") if fit.gives == "weighted" else None),
     }

@@ -183,7 +183,7 @@ def _rendered(fit: Fit, state: State, data: dict[str, Any]) -> str:
         alone=fit.alone,
         structure=structure(model),
         cautions=cautions,
-        convergence=None if fit.diagnosis is None else fit.diagnosis.summary,
+        convergence=fit.convergence[1],
         state=state,
         kept=len(state.rows),
         versions=versions(),

@@ -119,10 +119,10 @@ FAR = 2.0
 
 
 def _inference(findings: Fit) -> Iterator[Part]:
-    """The convergence summary of chains that did not converge."""
-    diagnosis = findings.diagnosis
-    if diagnosis is not None and diagnosis.convergence != CONVERGED:
-        yield Prose(diagnosis.summary, TONES[diagnosis.convergence])
+    """The convergence summary of draws that did not converge."""
+    state, summary = findings.convergence
+    if state and summary and state != CONVERGED:
+        yield Prose(summary, TONES[state])
 
 
 def _hidden(findings: Fit) -> Iterator[Part]:

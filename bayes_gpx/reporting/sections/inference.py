@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from bayes_gpx.reporting.results import Findings
 
 
-LARGEST_K = 0.7
-"""Largest Pareto k of reliable importance weights (Vehtari et al., 2024)."""
-
 MOST_PANELS = 12
 """Panels of a figure, one for each number that is a hyperparameter."""
 
@@ -37,7 +34,7 @@ def _convergence(findings: Findings) -> Iterator[Part]:
     if not findings.fitted:
         yield Prose("The hyperparameters were given, not inferred.", "note")
         return
-    idata, diagnosis = findings.idata, findings.diagnosis
+    diagnosis, (state, summary) = findings.diagnosis, findings.convergence
     if findings.gives == "mode":
         yield Prose(
             "The fit is the posterior mode, a single draw of the hyperparameters. There are no "
@@ -45,29 +42,14 @@ def _convergence(findings: Findings) -> Iterator[Part]:
             "hyperparameters.",
             "note",
         )
-    elif findings.gives == "weighted":
-        yield _weights(idata.attrs.get("khat"))
-    elif diagnosis is not None:
-        yield Prose(diagnosis.summary, TONES[diagnosis.convergence])
+    elif state and summary:
+        yield Prose(summary, TONES[state])
+    if diagnosis is not None:
         yield Prose(
             f"R-hat at most {number(diagnosis.r_hat, 4)}, effective sample sizes at least "
             f"{number(diagnosis.ess_bulk)} (bulk) and {number(diagnosis.ess_tail)} (tail), "
             f"{diagnosis.divergences} of {diagnosis.draws} transitions divergent."
         )
-
-
-def _weights(khat: float | None) -> Prose:
-    """What the Pareto k of a Laplace fit's weights says; files of earlier versions have none."""
-    if khat is None:
-        return Prose(
-            "The draws come from a normal approximation at the mode, whose quality is unknown. "
-            "Compare with a fit by NUTS.",
-            "note",
-        )
-    said = f"Draws around the mode, weighted by the posterior density. Pareto k is {number(khat)}. "
-    if khat < LARGEST_K:
-        return Prose(said + f"Below {LARGEST_K}, the weights are reliable.", "good")
-    return Prose(said + f"Above {LARGEST_K}, they are not: use NUTS, or more draws.", "bad")
 
 
 def _energy(findings: Findings) -> Iterator[Part]:
