@@ -84,6 +84,7 @@ if TYPE_CHECKING:  # what editors and type checkers read; `__getattr__` loads it
     from bayes_gpx.export.long_form import to_pandas as to_pandas
     from bayes_gpx.export.refits import SamplingWrapper as SamplingWrapper
     from bayes_gpx.export.shap import to_shap as to_shap
+    from bayes_gpx.inference.diagnostics import ConvergenceWarning as ConvergenceWarning
     from bayes_gpx.kernels.additive import Additive as Additive
     from bayes_gpx.kernels.precomputed import Precomputed as Precomputed
     from bayes_gpx.model import constraints as constraints
@@ -189,6 +190,7 @@ _MAP = {
     "ExtrapolationWarning": "bayes_gpx.system.warning:ExtrapolationWarning",
     "FitWarning": "bayes_gpx.system.warning:FitWarning",
     "PosteriorPredictiveWarning": "bayes_gpx.system.warning:PosteriorPredictiveWarning",
+    "ConvergenceWarning": "bayes_gpx.inference.diagnostics:ConvergenceWarning",
     "ConstraintConflictWarning": "bayes_gpx.draws.constraints_met:ConstraintConflictWarning",
     "CompletenessWarning": "bayes_gpx.explain.attributions:CompletenessWarning",
     # data, keeping and showing

@@ -12,8 +12,6 @@ import numpy as np
 import pandas as pd
 
 import bayes_gpx as bx
-from bayes_gpx.draws.constraints_met import ConstraintConflictWarning
-from bayes_gpx.inference.diagnostics import ConvergenceWarning
 
 ROWS, NOISE, LEVEL = 8, 1.5, 0.9
 CONSTRAINTS = {
@@ -54,8 +52,8 @@ def scores(seed):
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore", ConvergenceWarning)
-    warnings.simplefilter("ignore", ConstraintConflictWarning)
+    warnings.simplefilter("ignore", bx.ConvergenceWarning)
+    warnings.simplefilter("ignore", bx.ConstraintConflictWarning)
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     every = []
     for seed in range(runs):

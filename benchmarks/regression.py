@@ -17,7 +17,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import bayes_gpx as bx
-from bayes_gpx.inference.diagnostics import ConvergenceWarning
 
 FOLDS = KFold(5, shuffle=True, random_state=0)
 NUTS = {"method": "nuts", "draws": 250, "tune": 250, "chains": 2, "seed": 0}
@@ -149,7 +148,7 @@ def leave_one_out(name, X, y):
 
 
 def main():
-    warnings.simplefilter("ignore", ConvergenceWarning)
+    warnings.simplefilter("ignore", bx.ConvergenceWarning)
     data = {}
     for name in ("diabetes", "boston"):
         loaded = bx.datasets.load(name)

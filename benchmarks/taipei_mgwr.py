@@ -22,7 +22,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import bayes_gpx as bx
-from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from regression import HEADING, NUTS, held_out, predictive, process, worst_r_hat
 
 PLACE = ["longitude", "latitude"]
@@ -178,7 +177,7 @@ def draw(X, found, units):
 
 
 def main():
-    warnings.simplefilter("ignore", ConvergenceWarning)
+    warnings.simplefilter("ignore", bx.ConvergenceWarning)
     data = bx.datasets.load("taipei")
     X, y = data.X, data.y.to_numpy(float)
     print(HEADING.format("root mean squared error"))

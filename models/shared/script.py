@@ -14,8 +14,6 @@ import xarray as xr
 from scipy.stats import norm
 
 import bayes_gpx as bx
-from bayes_gpx.explain.attributions import CompletenessWarning
-from bayes_gpx.inference.diagnostics import ConvergenceWarning
 
 LEVEL = 0.9
 LEVELS = np.linspace(0.05, 0.95, 19).round(2)
@@ -101,7 +99,7 @@ class Run:
         """
         method = method or self.method
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ConvergenceWarning)
+            warnings.simplefilter("always", bx.ConvergenceWarning)
             idata = model.fit(method, draws=self.draws, tune=self.draws, seed=self.seed, **options)
         path = self._path(f"fit{suffix}.nc")
         bx.save(model, idata, path)
@@ -181,7 +179,7 @@ def intervals(draws):
 def summed(*given, **options):
     """Attributions by a paper's quadrature, without the warning about its error."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CompletenessWarning)
+        warnings.simplefilter("ignore", bx.CompletenessWarning)
         return bx.attributions(*given, **options)
 
 
