@@ -55,6 +55,12 @@ def from_pymc(cov_func: cov.BaseCovariance) -> Kernel:
     return Active(kernel, np.arange(cov_func.input_dim))
 
 
+def _numbers(given: Any) -> Tensor:
+    """One number, or one for each column: PyMC takes lists, and rows (1, d), as they are."""
+    numbers = pt.as_tensor_variable(given).astype("floatX")
+    return numbers.ravel() if numbers.ndim > 1 else numbers
+
+
 def _gibbs(k: cov.Gibbs) -> Automatic:
     def covariance(X: Tensor, Xs: Tensor) -> Tensor:
         scale, scale_s = (k.lfunc(points, k.args).flatten() for points in (X, Xs))
@@ -66,7 +72,7 @@ def _gibbs(k: cov.Gibbs) -> Automatic:
 
 def _stationary(k: cov.Stationary, period: Tensor | None = None) -> Stationary:
     """A kernel with its known profile, or a user's own with an automatic one that is measured."""
-    name, ls = type(k).__name__, k.ls.astype("floatX")
+    name, ls = type(k).__name__, _numbers(k.ls)
     if type(k) in PROFILES:
         return Stationary(name, ls, PROFILES[type(k)].of(k), period)
     own = AutomaticProfile(lambda s2: k.full_from_distance(s2, squared=True), HIGHEST_ORDER)
@@ -136,10 +142,10 @@ def _directional(
 
 
 LEAVES = {
-    cov.Periodic: lambda k: _stationary(k, k.period),
-    cov.WrappedPeriodic: lambda k: _stationary(k.cov_func, k.period),
-    cov.Linear: lambda k: LinearKernel(k.c),
-    cov.Polynomial: lambda k: Power(Sum(LinearKernel(k.c), from_pymc(k.offset)), k.d),
+    cov.Periodic: lambda k: _stationary(k, _numbers(k.period)),
+    cov.WrappedPeriodic: lambda k: _stationary(k.cov_func, _numbers(k.period)),
+    cov.Linear: lambda k: LinearKernel(_numbers(k.c)),
+    cov.Polynomial: lambda k: Power(Sum(LinearKernel(_numbers(k.c)), from_pymc(k.offset)), k.d),
     cov.Gibbs: _gibbs,
     cov.WarpedInput: lambda k: Warped(
         from_pymc(k.cov_func), lambda X: k.w(X, k.args), k.cov_func.input_dim

@@ -24,6 +24,11 @@ KERNELS = {
         lambda: COV.Matern32(3, ls=0.7, active_dims=[1]) * COV.ExpQuad(3, ls=1.2),
         1,
     ),
+    "lists and rows": (
+        lambda: COV.Linear(3, c=[0.1, 0.2, 0.3]) * COV.ExpQuad(3, ls=np.array([[1.0, 2.0, 0.7]])),
+        2,
+    ),
+    "periods": (lambda: COV.Periodic(3, period=[1.7, 1.1, 2.0], ls=0.8), 1),
     "rough": (lambda: COV.Matern52(3, ls=[0.8, 1.3, 0.6]), None),
 }
 
