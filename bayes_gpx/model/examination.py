@@ -83,7 +83,7 @@ def complain(model: Any, idata: xr.DataTree) -> None:
     """Warn of all that was found in a fit, in one warning; the fit is kept if that fails."""
     try:
         found = examine(model, idata)
-    except (ValueError, MemoryError, KeyboardInterrupt) as stopped:
+    except (Exception, KeyboardInterrupt) as stopped:
         warn(f"The fit was not examined ({type(stopped).__name__}: {stopped}).", FitWarning)
         return
     if found:
@@ -233,7 +233,10 @@ def _prior(model: Any, idata: xr.DataTree) -> Iterator[str]:
     if posterior.sizes["chain"] * posterior.sizes["draw"] < ENOUGH_DRAWS or model.joined:
         return
     free = {rv.name: rv for rv in model.objective.free_RVs if rv.name in posterior}
-    prior = pm.draw([*free.values()], PRIOR_DRAWS, random_seed=0, mode=MODE)
+    try:
+        prior = pm.draw([*free.values()], PRIOR_DRAWS, random_seed=0, mode=MODE)
+    except NotImplementedError:  # of a prior that cannot be drawn from, such as pm.HalfFlat
+        return
     same = []
     for (name, _), drawn in zip(free.items(), prior, strict=True):
         values = posterior[name].values.reshape((-1, *posterior[name].shape[2:]))

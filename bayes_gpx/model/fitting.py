@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -142,7 +144,9 @@ def infer(
     if found >= DRAWS_WORTH_LOO and not (costly or model.training.streamed):
         _add_left_out(model, idata, by_sampler, progressbar)
     if spec.constraints is not None:
-        idata["constraints"] = xr.DataTree(constraints_met(model, idata, progressbar=progressbar))
+        with _draws_kept("summary of its constraints"):
+            met = constraints_met(model, idata, progressbar=progressbar)
+            idata["constraints"] = xr.DataTree(met)
     complain(model, idata)
     return idata
 
@@ -328,24 +332,30 @@ def _terms_of_sampler(model: Any, idata: xr.DataTree) -> np.ndarray | None:
 def _add_left_out(
     model: Any, idata: xr.DataTree, by_sampler: np.ndarray | None, progressbar: bool
 ) -> None:
-    """Add the group log_likelihood; a failure only gives a warning, so the draws are kept."""
-    try:
+    """Add the group log_likelihood."""
+    how = " bx.log_likelihood computes the terms, of fewer draws by num_draws."
+    with _draws_kept("leave-one-out terms", how):
         if by_sampler is None:
             terms = of_responses(model, idata, progressbar=progressbar)
         else:
             posterior = cast(xr.DataTree, idata["posterior"])
             terms = responses_labelled(model.training, by_sampler, posterior)
-    except (ValueError, MemoryError, KeyboardInterrupt) as stopped:
+        dim = model.training.responses[0]
+        terms = terms.rename({dim: model.in_model(dim)}) if model.name else terms
+        idata["log_likelihood"] = xr.DataTree(terms.to_dataset(name=model.in_model("y")))
+
+
+@contextmanager
+def _draws_kept(what: str, how: str = "") -> Iterator[None]:
+    """Turn whatever stops a part of a fit into a warning, so its draws are kept."""
+    try:
+        yield
+    except (Exception, KeyboardInterrupt) as stopped:
         warn(
-            f"The fit has no leave-one-out terms ({type(stopped).__name__}: {stopped}). Its "
-            "draws are complete; bx.log_likelihood computes the terms, of fewer draws by "
-            "num_draws.",
+            f"The fit has no {what} ({type(stopped).__name__}: {stopped}). Its draws are "
+            f"complete.{how}",
             ConvergenceWarning,
         )
-        return
-    dim = model.training.responses[0]
-    terms = terms.rename({dim: model.in_model(dim)}) if model.name else terms
-    idata["log_likelihood"] = xr.DataTree(terms.to_dataset(name=model.in_model("y")))
 
 
 EXACT, INDUCING, SINES = (10_000, 12, 2.49), (1_000_000, 6.7, 1.07), (1_000_000, 0.0043, -0.01)

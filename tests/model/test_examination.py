@@ -182,6 +182,15 @@ def test_a_mode_that_one_start_found(monkeypatch):
     assert "One of 3 starts found the highest mode" in told(model)
 
 
+def test_a_fit_is_kept_whose_priors_cannot_be_drawn_from(rng):
+    X, y = rng.normal(size=(2, 20))
+    model = bx.GP(X[:, None], y, priors={"sigma": pm.HalfFlat.dist()})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (bx.FitWarning, bx.ConvergenceWarning))
+        fit = model.fit("laplace", draws=room.ENOUGH_DRAWS, seed=1, progressbar=False)
+    assert fit["posterior"].sizes["draw"] == room.ENOUGH_DRAWS and "log_likelihood" in fit.children
+
+
 def test_a_fit_is_kept_where_its_examination_fails(monkeypatch):
     def fails(*_):
         raise ValueError("no factor")
