@@ -128,10 +128,17 @@ def by_rows(model: ModelLike, where: Points, by: By) -> Points:
     if by is None or by is False:
         return where
     m = len(where.X)
+    where.refuse_others(by, "by")
     if by is True:
         return _with(where, np.array(["all"]), np.full((1, m), 1.0 / m))
     if hasattr(by, "columns"):
-        table = np.asarray(_of_rows(where, np.asarray(by)), dtype=float)
+        try:
+            table = np.asarray(_of_rows(where, np.asarray(by)), dtype=float)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "by is a frame, whose columns are weights, but not of numbers. Pass labels as one "
+                "column, such as by.iloc[:, 0]."
+            ) from None
         if not np.isfinite(table).all():
             raise ValueError("by has weights that are not finite. Pass finite weights.")
         return _with(where, np.asarray(by.columns), table.T)
@@ -141,7 +148,10 @@ def by_rows(model: ModelLike, where: Points, by: By) -> Points:
             f"by has {pd.isna(labels).sum()} missing labels. Give these rows a label, or leave "
             "them out by obs=."
         )
-    known, codes = np.unique(labels, return_inverse=True)
+    try:
+        known, codes = np.unique(labels, return_inverse=True)
+    except TypeError:
+        raise ValueError("by has labels of several types. Pass by.astype(str).") from None
     if len(known) > MOST_GROUPS:
         raise ValueError(
             f"by has {len(known)} different values, but at most {MOST_GROUPS} groups are averaged. "
@@ -169,7 +179,8 @@ def _labels(model: ModelLike, where: Points, by: Any) -> np.ndarray:
         return _column(*frames[by], by)
     values = list(by) if isinstance(by, list | tuple) else np.asarray(by)
     if isinstance(values, list) and values and all(isinstance(name, str) for name in values):
-        if len(values) != len(where.X) or set(values) <= set(training.X.sources):
+        labels = len(values) in (len(where.X), where.passed)
+        if not labels or set(values) <= set(training.X.sources):
             each = [_labels(model, where, name) for name in values]
             return np.array([", ".join(map(str, row)) for row in zip(*each, strict=True)])
     return _of_rows(where, np.asarray(values))
@@ -193,6 +204,6 @@ def _of_rows(where: Points, values: np.ndarray) -> np.ndarray:
     rows = np.arange(len(where.X)) if where.rows is None else where.rows
     if len(values) == len(where.X):
         return values
-    if len(rows) and len(values) > rows.max():
+    if len(values) == where.passed:
         return values[rows]
     raise ValueError(f"by has {len(values)} values. Pass one for each of {len(where.X)} rows.")

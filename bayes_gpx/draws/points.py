@@ -41,6 +41,8 @@ class Points:
         model's scale (several are averaged over), and the `weights` (g, m) of averages.
     rows, passed
         Positions among the rows that were passed, and their number.
+    labels
+        Labels of the rows that were passed, if they have some of their own.
     by
         `Weights` of the groups that are explained in place of the rows, or None.
     chunk
@@ -55,6 +57,7 @@ class Points:
     baseline_values: np.ndarray | None = None
     rows: np.ndarray | None = None
     passed: int = 0
+    labels: np.ndarray | None = None
     by: Any = None
     chunk: TrainingData | None = None
 
@@ -75,6 +78,15 @@ class Points:
         """The same with other inputs of rows; None leaves one out."""
         merged = {n: v for n, v in (self.inputs | inputs).items() if v is not None}
         return replace(self, inputs=merged)
+
+    def refuse_others(self, given: Any, name: str) -> None:
+        """Raise if a column or frame has labels of other rows than were passed, or explained."""
+        theirs = row_labels(given)
+        if self.labels is None or theirs is None:
+            return
+        own = self.labels if len(theirs) == self.passed else self.index
+        if len(theirs) == len(own):
+            refuse_misaligned(own, theirs, "the rows", name)
 
     def take(self, rows: np.ndarray | slice) -> Points:
         """Some of the rows."""
@@ -130,6 +142,7 @@ def points(
         X.index[rows],
         rows=rows,
         passed=len(X),
+        labels=X.index if X.labelled else None,
         chunk=chunk,
     )
 
@@ -311,7 +324,9 @@ def rows_labelled(index: Any, obs: Labels | None) -> np.ndarray:
                 f"obs is a mask of shape {wanted.shape}. Pass one value for each of {len(index)} "
                 "rows, or labels."
             )
-        wanted = index[wanted]
+        if wanted.any():
+            return np.flatnonzero(wanted)
+        wanted = index[:0]
     if wanted.ndim != 1:
         raise ValueError(f"obs has shape {wanted.shape}. Pass a label or a list of labels.")
     rows = [np.flatnonzero(index == label) for label in wanted]

@@ -230,6 +230,7 @@ def exposures_at(model: Model, each: dict[str, Any], where: Points) -> np.ndarra
         return training.exposure[where.rows]
     if given is None and observation.normal:
         return None
+    where.refuse_others(given, name)
     values = np.ones(where.passed) if given is None else np.asarray(given, "float64")
     if values.shape != (where.passed,) or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(
