@@ -11,6 +11,8 @@ import numpy as np
 from bayes_gpx.aliases import Column
 from bayes_gpx.data.categorical import is_missing
 from bayes_gpx.data.features import read_features, read_response
+from bayes_gpx.data.moments import Moments
+from bayes_gpx.data.scaling import standard_scaling
 from bayes_gpx.explain.predictions import predictions
 from bayes_gpx.model.gp import GP
 from bayes_gpx.numerics.progress import progress_bar
@@ -84,7 +86,7 @@ def with_propensity(
     if isinstance(treatment, str):
         one_of("treatment", treatment, frame.columns if framed else [])
         known, others = frame[treatment].to_native(), frame.drop(treatment).to_native()
-    covariates = read_features(others, "X")
+    covariates = read_features(others, "X", dates={})
     if PROPENSITY in covariates.columns:
         raise ValueError(f"X has a column {PROPENSITY!r} already. Drop or rename it.")
     found = _propensities(covariates, known, folds, seed, progressbar)
@@ -115,19 +117,24 @@ def _propensities(
     treated = np.zeros(len(X))
     treated[rows] = codes
     found = np.zeros(len(X))
+    # Scaled once: a level, or a 0/1 column, may be constant in the rows of a fold.
+    scaled = standard_scaling(X, "X", Moments.of(X.values[rows])).apply(X.values)
     with progress_bar(progressbar) as progress:
         for k in progress.track(range(folds), description="Propensities, by fold"):
             own, new = (fold >= 0) & (fold != k), (fold == k) | (fold < 0)
-            few = own.sum() <= MOST_EXACT
-            model = GP(
-                X.values[own],
-                treated[own],
-                likelihood="bernoulli",
-                approximation=None if few else Inducing(INDUCING),
-            )
-            fit = model.fit("map", seed=seed, progressbar=False)
+            approximation = None if own.sum() <= MOST_EXACT else Inducing(INDUCING)
             with warnings.catch_warnings():
+                # Two levels of a category are two columns that hold the same values.
+                warnings.filterwarnings("ignore", "X has columns that hold the same values")
                 warnings.simplefilter("ignore", ExtrapolationWarning)
-                told = predictions(model, fit, X.values[new], keep="summary", progressbar=False)
+                model = GP(
+                    scaled[own],
+                    treated[own],
+                    likelihood="bernoulli",
+                    scale=False,
+                    approximation=approximation,
+                )
+                fit = model.fit("map", seed=seed, progressbar=False)
+                told = predictions(model, fit, scaled[new], keep="summary", progressbar=False)
             found[new] += told["probability_mean"].values
     return np.where(fold < 0, found / folds, found)
