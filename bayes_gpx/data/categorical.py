@@ -24,7 +24,13 @@ def declared(series: Any) -> tuple[str, ...] | None:
     # The type ``pl.Categorical`` contains no levels, so the levels are those that occur.
     elif levels is None:
         levels = series.drop_nulls().unique().sort().to_list()
-    return tuple(str(level) for level in levels)
+    return tuple(as_text(level) for level in levels)
+
+
+def as_text(label: Any) -> str:
+    """A label as text: 3, 3.0 and "3" are one label, as a column with gaps may have any of them."""
+    whole = isinstance(label, float | np.floating) and float(label).is_integer()
+    return str(int(label)) if whole else str(plain(label))
 
 
 def indicator(column: str, level: str) -> str:
@@ -39,16 +45,17 @@ def codes(
     known = {level: float(code) for code, level in enumerate(levels)}
     found = np.empty(len(values))
     for i, value in enumerate(values):
-        if not is_missing(value) and str(value) not in known:
-            near = difflib.get_close_matches(str(value), levels, 1)
+        text = str(value) if str(value) in known else as_text(value)
+        if not is_missing(value) and text not in known:
+            near = difflib.get_close_matches(text, levels, 1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise ValueError(
-                f"{where} holds {str(value)!r} at row {plain(index[i])!r}, but its levels are "
+                f"{where} holds {text!r} at row {plain(index[i])!r}, but its levels are "
                 f"{_some(levels)}.{hint} A level without training rows can be explained if it was "
                 "declared, as in pandas.Categorical(..., categories=[...]), or if it is a label of "
                 "bx.Precomputed."
             )
-        found[i] = np.nan if is_missing(value) else known[str(value)]
+        found[i] = np.nan if is_missing(value) else known[text]
     return found
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import scipy.sparse as sps
 
-from bayes_gpx.data.categorical import is_missing, plain
+from bayes_gpx.data.categorical import as_text, is_missing, plain
 from bayes_gpx.data.features import Frame, read_features, read_response, refuse_misaligned
 from bayes_gpx.data.fingerprints import Fingerprint, fingerprint, refuse_other, refuse_reordered
 from bayes_gpx.data.moments import Moments
@@ -617,7 +617,7 @@ def read_groups(groups: Any, frame: Frame, name: str, known: tuple[str, ...] = (
                 f"{name} has no label at row {plain(row)!r}. Give each row of an unknown group its "
                 "own label, or drop these rows."
             )
-    texts = [_text(label) for label in values]
+    texts = [as_text(label) for label in values]
     labels = tuple(dict.fromkeys([*known, *texts]))
     if len(labels) < 2:
         raise ValueError(
@@ -626,9 +626,3 @@ def read_groups(groups: Any, frame: Frame, name: str, known: tuple[str, ...] = (
         )
     place = {label: code for code, label in enumerate(labels)}
     return Groups(np.array([place[text] for text in texts], dtype=np.int64), labels)
-
-
-def _text(label: Any) -> str:
-    """A label as text: 3, 3.0 and "3" are one label, as a column with gaps may have any of them."""
-    whole = isinstance(label, float | np.floating) and float(label).is_integer()
-    return str(int(label)) if whole else str(plain(label))

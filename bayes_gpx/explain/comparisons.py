@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table, Tensor
+from bayes_gpx.data.categorical import as_text
 from bayes_gpx.data.dates import days_since, holds_dates, read_date
 from bayes_gpx.data.features import Frame
 from bayes_gpx.draws import questions
@@ -284,9 +285,9 @@ def _said(frame: Frame, name: str, number: float) -> str:
 def _end(frame: Frame, name: str, value: Any) -> End:
     """A value as text, and as what X's columns hold."""
     if name in frame.levels:
-        one_of(f"variables, levels of {name!r}", str(value), frame.levels[name])
-        level = frame.levels[name].index(str(value))
-        return str(value), np.eye(len(frame.levels[name]))[level]
+        text = str(value) if str(value) in frame.levels[name] else as_text(value)
+        one_of(f"variables, levels of {name!r}", text, frame.levels[name])
+        return text, np.eye(len(frame.levels[name]))[frame.levels[name].index(text)]
     where, dated = f"variables: {name!r}", name in frame.origins
     if dated and (date := read_date(value, where)) is not None:
         return str(date), days_since([date], frame.origins[name])

@@ -283,6 +283,22 @@ def test_levels_are_matched_by_name_whatever_the_table(data):
         assert_allclose(found, expected, rtol=1e-8)
 
 
+@pytest.mark.parametrize("levels", [[0, 1], [0.0, 1.0]])
+def test_levels_that_are_numbers_are_matched_as_numbers(levels):
+    zone = pd.Series(np.tile([0, 1, 1], 4), dtype=pd.CategoricalDtype(levels))
+    model = bx.GP(pd.DataFrame({"zone": zone}), np.arange(12.0))
+    assert model.training.X.levels == {"zone": ("0", "1")}
+    theta = {"lengthscale": np.ones(1), "amplitude": 1.0, "sigma": 0.5}
+    expected = bx.predictions(model, theta, keep="summary")["f_mean"][:3].values
+    for new in ([0, 1, 1], [0.0, 1.0, 1.0], ["0", "1", "1"]):
+        found = bx.predictions(model, theta, pd.DataFrame({"zone": new}), keep="summary")
+        assert_allclose(found["f_mean"], expected)
+    contrast = bx.comparisons(model, theta, variables={"zone": (0.0, 1.0)}, progressbar=False)
+    assert contrast["contrast"].values.tolist() == ["zone 0 → 1"]
+    with pytest.raises(ValueError, match="missing or infinite values, at row 2"):
+        bx.GP(pd.DataFrame({"zone": zone.where(zone.index != 2)}), np.arange(12.0))
+
+
 def test_a_declared_level_without_rows_is_as_uncertain_as_the_prior_of_a_new_one(data):
     X, y, _ = data
     wide = X.assign(colour=X["colour"].cat.add_categories(["violet"]))
