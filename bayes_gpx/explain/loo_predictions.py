@@ -20,6 +20,7 @@ from bayes_gpx.draws.scales import mean_response, of_functions
 from bayes_gpx.explain.answered import documented
 from bayes_gpx.likelihoods.softmax_expectations import probabilities
 from bayes_gpx.numerics.threads import on_cores
+from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import count
 
 if TYPE_CHECKING:
@@ -237,6 +238,12 @@ def _weights(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Smoothed log weights (chain, draw, n), which sum to 1, and the Pareto k (n,)."""
     if len(hyper) < FEWEST_SMOOTHED:
+        if len(hyper) > 1:
+            warn(
+                f"Weights of {len(hyper)} draws are not smoothed and have no Pareto k, so a few "
+                f"draws may have most of the weight. Use {FEWEST_SMOOTHED} draws or more.",
+                UserWarning,
+            )
         return _normalised(-terms), np.full(terms.shape[-1], np.nan)
     coords = {"chain": hyper.chain, "draw": np.arange(len(hyper.draw))}
     inferred = {

@@ -27,7 +27,7 @@ from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes import operators
 from bayes_gpx.processes.players import split
-from bayes_gpx.validation import count, one_of
+from bayes_gpx.validation import count, names_among, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -141,9 +141,8 @@ def partial_dependence(
     one_of("keep", keep, ("summary", "draws"))
     count("steps", steps, 2)
     frame = model.training.X
-    names = list(frame.sources) if features is None else list(features)
-    for name in names:
-        one_of("features", name, frame.sources)
+    sources = frame.sources
+    names = list(sources) if features is None else names_among("features", features, sources)
     where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     groups = by_rows(model, where, True if by is None else by).by
     along = [_along(model, where, name, steps) for name in names]

@@ -214,7 +214,11 @@ def _read(training: TrainingData, name: str) -> _Treatment:
         )
     columns = np.flatnonzero(np.isin(frame.columns, frame.of_source(name)))
     levels = frame.levels.get(name)
-    ends = np.unique(frame.values[:, columns])[:, None] if levels is None else np.eye(len(levels))
+    own = frame.values[:, columns]
+    ends = np.unique(own)[:, None]
+    if levels is not None:  # those that occur
+        levels = [level for level, used in zip(levels, own.any(axis=0), strict=True) if used]
+        ends = np.eye(len(columns))[own.any(axis=0)]
     if len(ends) == 1 or (levels is not None and len(levels) > 2):
         raise ValueError(
             f"treatment {name!r} has {len(ends)} different values in the training rows. Pass rows "

@@ -67,8 +67,11 @@ def lengthscale_prior(X: Table, *, mass: float = 0.9, scale: bool = True) -> Any
     """
     if not (isinstance(mass, Real) and 0 < mass < 1):
         raise ValueError(f"mass is {mass!r}. Pass a probability between 0 and 1.")
-    frame = read_features(X)
+    frame = read_features(X, dates={})
     scaling = (standard_scaling if scale else no_scaling)(frame, "X", Moments.of(frame.values))
+    constant = [c for c, v in zip(frame.columns, frame.values.T, strict=True) if np.ptp(v) == 0.0]
+    if constant and not frame.levels:
+        raise ValueError(f"X has constant columns {constant}, without a lengthscale. Drop them.")
     bounds = _bounds(frame, scaling.apply(frame.values))
 
     def prior(name: str, dims: Dims) -> Tensor:

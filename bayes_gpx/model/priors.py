@@ -97,7 +97,8 @@ def _refuse_below_zero(name: str, variable: Tensor) -> None:
     transform = model.rvs_to_transforms[variable]
     if isinstance(transform, Interval):
         least, _ = transform.args_fn(*variable.owner.inputs)
-        (least,) = [-np.inf] if least is None else constant_fold([least], raise_not_constant=False)
+        least = pt.as_tensor_variable(-np.inf if least is None else least)
+        (least,) = constant_fold([least], raise_not_constant=False)
         positive = isinstance(least, pt.TensorVariable) or bool(np.all(least >= 0.0))
     else:
         positive = transform is not None or _is_custom(variable)

@@ -98,7 +98,8 @@ def test_weights_are_those_of_psis(fitted):
 
 
 def test_few_draws_have_weights_without_smoothing(fitted):
-    found = bx.loo_predictions(*fitted, num_draws=12, **QUIET)
+    with pytest.warns(UserWarning, match="Weights of 12 draws are not smoothed"):
+        found = bx.loo_predictions(*fitted, num_draws=12, **QUIET)
     assert np.isnan(found["pareto_k"]).all()
     terms = bx.log_likelihood(*fitted, num_draws=12, **QUIET)["log_likelihood"]
     weights = np.exp(-terms) / np.exp(-terms).sum(("chain", "draw"))

@@ -304,6 +304,21 @@ def test_robustness_values_of_the_published_example():
     assert found["robustness_value_interval"].item() == 0.0
 
 
+def test_a_treatment_may_have_levels_without_rows():
+    """The effect is that of the two levels that occur."""
+    rng = np.random.default_rng(2)
+    x, treated = rng.normal(size=30), np.tile(["no", "yes"], 15)
+    y = x + (treated == "yes") + 0.1 * rng.normal(size=30)
+    found = {}
+    for levels in (["no", "yes"], ["no", "other", "yes"]):
+        X = pd.DataFrame({"x": x, "drug": pd.Categorical(treated, levels)})
+        theta = {"lengthscale": np.ones(2), "amplitude": 1.0, "sigma": 0.1}
+        model = bx.GP(X, y, scale=False)
+        found[len(levels)] = bx.treatment_effects(model, theta, treatment="drug", seed=1)
+    assert_allclose(found[3]["ate_mean"], found[2]["ate_mean"], rtol=1e-9)
+    assert "no → yes" in str(found[3].attrs)
+
+
 def test_a_permuted_treatment_has_no_effect(data):
     """90% intervals of 40 placebos cover 0 in 31 or more, and the real one is far from 0."""
     rng = np.random.default_rng(11)

@@ -1,5 +1,7 @@
 """Priors drawn, set from the data's spacing, and their say in explanations."""
 
+from contextlib import nullcontext
+
 import arviz as az
 import numpy as np
 import pandas as pd
@@ -7,6 +9,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
+from pymc.distributions.transforms import Interval
 from scipy.stats import halfnorm, lognorm, multivariate_normal
 
 import bayes_gpx as bx
@@ -44,6 +47,11 @@ def test_bounds_are_spacing_and_range():
     assert_allclose(bx.lengthscale_prior(even, scale=False).bounds[:, 0], [1.0, 39.0])
     two = bx.lengthscale_prior(pd.DataFrame({"t": [0.0, 1.0] * 5}), scale=False).bounds[:, 0]
     assert_allclose(two, [10**-0.5, 10**0.5])
+    days = pd.Timestamp("2024-01-01") + pd.to_timedelta(np.arange(40), "D")
+    dated = bx.lengthscale_prior(pd.DataFrame({"day": days})).bounds
+    assert_allclose(dated, bx.lengthscale_prior(np.arange(40.0)[:, None]).bounds)
+    with pytest.raises(ValueError, match="constant columns .'x1'.*Drop them"):
+        bx.lengthscale_prior(np.column_stack([np.arange(9.0), np.ones(9)]), scale=False)
     level = pd.DataFrame({"k": pd.Categorical(list("abcabcabc"))})
     assert_allclose(bx.lengthscale_prior(level).bounds.prod(), 3.0)  # squared distance of levels
     units = even * 1000 + 7
@@ -141,3 +149,15 @@ def test_what_has_no_draws_of_the_fit_is_refused(fitted, data):
         bx.power_scaling(model, model.fit("map", progressbar=False))
     with pytest.raises(ValueError, match="belongs to another model"):
         bx.power_scaling(model, bx.GP(*data).fit("laplace", draws=10, **QUIET))
+
+
+@pytest.mark.parametrize("least", [1e-3, -1.0])
+def test_bounds_of_a_transform_may_be_numbers(data, least):
+    """A prior with density below 0 is refused, others not."""
+
+    def sigma(name):
+        return pm.Normal(name, 0.5, 0.2, transform=Interval(least, 10.0))
+
+    refused = pytest.raises(ValueError, match="sigma has density below 0")
+    with nullcontext() if least > 0.0 else refused:
+        bx.GP(*data, priors={"sigma": sigma})
