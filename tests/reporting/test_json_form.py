@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import bayes_gpx as bx
 import matrix_of_calls
 from bayes_gpx import explain
+from bayes_gpx.inference import laplace
 
 QUIET = {"progressbar": False}
 THETA = {"lengthscale": [0.9, 1.7], "amplitude": 0.8, "sigma": 0.4}
@@ -280,6 +281,25 @@ def test_cautions_tell_of_chains_and_of_rows_outside_the_data(audited):
     said = audited[0]
     assert said["convergence"]["summary"] in said["cautions"]
     assert any("age in 1, as far as 40" in text for text in said["cautions"])
+
+
+def test_cautions_tell_of_weighted_draws_that_did_not_converge(monkeypatch):
+    """The same sentence as the fit's warning, and none where weights are even enough."""
+    built, _ = matrix_of_calls.model("GP expquad")
+    monkeypatch.setitem(laplace.ROUNDS, "not converged", 2)
+    for bad, state in ((100, "converged"), (10**6, "not converged")):
+        monkeypatch.setattr(laplace, "BAD_EFFECTIVE", bad)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", bx.ConvergenceWarning)
+            idata = built.fit("laplace", draws=100, seed=1, **QUIET)
+        told = [w for w in caught if w.category is bx.ConvergenceWarning]
+        found = bx.predictions(built, idata, keep="summary", **QUIET)
+        said = read(bx.to_json(found, model=built, idata=idata))
+        assert said["convergence"]["state"] == state
+        assert said["convergence"]["pareto_k"] == idata.attrs["khat"]
+        far = [text for text in said["cautions"] if "Pareto k of the weights" in text]
+        assert len(far) == len(told) == (state != "converged")
+        assert all(text in str(told[0].message) for text in far)
 
 
 def test_the_digest_changes_with_a_single_response(audited):
