@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 435_000, "code lines": 39_700, "files": 301}
+LIMITS = {"tokens": 435_600, "code lines": 39_730, "files": 301}
 
 LAYOUT = {
     tokenize.COMMENT,
