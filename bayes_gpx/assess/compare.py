@@ -119,7 +119,7 @@ def compare(
     >>> fits = {}
     >>> for kernel in ("linear", "expquad"):
     ...     model = bx.GP(X, y, kernel=kernel)
-    ...     idata = model.fit("laplace", draws=200, seed=1, progressbar=False)
+    ...     idata = model.fit("laplace", draws=500, seed=1, progressbar=False)
     ...     fits[kernel] = model, idata
     >>> bx.compare(fits).index[0]
     'expquad'

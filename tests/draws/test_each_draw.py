@@ -84,6 +84,7 @@ MORE = CASES | {
 }
 
 
+@pytest.mark.filterwarnings("ignore:Weights of .+ draws are not smoothed")
 @pytest.mark.parametrize("block", BLOCKS)
 @pytest.mark.parametrize("name", MORE)
 def test_the_number_of_cores_changes_no_bit(name, block, monkeypatch):

@@ -237,6 +237,7 @@ def test_draws_that_repeat_leave_no_tail_and_say_so(fitted):
     assert_allclose(np.exp(found["log_weights"]).sum(("chain", "draw")), 1.0)
 
 
+@pytest.mark.filterwarnings("ignore:Weights of .+ draws are not smoothed")
 def test_spread_of_rates_does_not_hang_on_how_many_draws_there_are():
     counts = RNG.poisson(np.exp((Y - Y.mean()) / Y.std()))
     model, theta = bx.GP(X, counts, likelihood="poisson"), {"lengthscale": [0.8, 1.3]}

@@ -122,6 +122,7 @@ def test_weights_of_other_models_are_those_of_the_dense_matrix(rows, options):
         assert_allclose(ours[part], expected, **CLOSE)
 
 
+@pytest.mark.filterwarnings("ignore:Weights of .+ draws are not smoothed")
 def test_leave_one_out_is_that_of_the_dense_matrix(rows):
     models = [trained(rows), trained(rows, dense)]
     idata = known(models[0], [THETA, OTHER])
