@@ -14,6 +14,7 @@ import bayes_gpx as bx
 from bayes_gpx.cli import main
 from bayes_gpx.likelihoods.classification import Logit, Probit
 from bayes_gpx.likelihoods.ordinal import Ordinal
+from bayes_gpx.numerics.compile_modes import MODE
 
 QUIET = {"progressbar": False}
 LINKS = {"logit": (Logit(), stats.logistic), "probit": (Probit(), stats.norm)}
@@ -38,7 +39,9 @@ def test_narrow_categories_keep_their_digits_in_the_tails(link):
     f = np.array([-9.0, -3.0, 0.1, 4.0, 9.0])
     theta = {"cutpoint": pm.math.stack([pm.math.constant(c) for c in cut])}
     symbol = pm.math.constant(f)
-    found = pm.draw(likelihood.derivatives(symbol, pm.math.constant(0.0 * f + 1.0), theta))
+    found = pm.draw(
+        likelihood.derivatives(symbol, pm.math.constant(0.0 * f + 1.0), theta), mode=MODE
+    )
     with mpmath.workdps(60):
         for k, value in enumerate(f):
 
@@ -92,7 +95,7 @@ def test_a_linear_kernel_gives_statsmodels_coefficients(link):
 def test_every_division_into_shares_is_as_probable():
     made = bx.GP(X, STARS, likelihood="ordinal")
     cutpoints = made.variables["cutpoint"]
-    drawn = pm.draw(cutpoints, 4000, random_seed=1)
+    drawn = pm.draw(cutpoints, 4000, random_seed=1, mode=MODE)
     assert (np.diff(drawn) > 0).all()
     shares = np.diff(np.hstack([np.zeros((4000, 1)), expit(drawn), np.ones((4000, 1))]))
     for k in range(4):  # each is Beta(1, 3)
@@ -100,7 +103,7 @@ def test_every_division_into_shares_is_as_probable():
     point = np.array([-1.0, 0.3, 1.1])
     slope = expit(point) * expit(-point)
     log_density = np.log(6.0) + np.log(slope).sum()
-    assert_allclose(pm.logp(cutpoints, point).eval(), log_density, rtol=1e-10)
+    assert_allclose(pm.logp(cutpoints, point).eval(mode=MODE), log_density, rtol=1e-10)
 
 
 @pytest.mark.slow
@@ -216,11 +219,13 @@ def test_relevance_is_of_all_categories(model):
 
 def test_the_pymc_model_has_the_same_categories(model):
     """Draws of the prior, and a fit of sampled latent values, which is that of this model."""
-    prior = pm.sample_prior_predictive(20, model=model.pymc, random_seed=1)
+    prior = pm.sample_prior_predictive(
+        20, model=model.pymc, random_seed=1, compile_kwargs={"mode": MODE}
+    )
     assert set(np.unique(prior["prior_predictive"]["y"])) == {1, 2, 3, 4}
     assert_allclose(prior["observed_data"]["y"], STARS)
     point = model.pymc.copy().initial_point()  # which PyMC refuses for initial values of ours
-    log_p = model.pymc.compile_logp(model.pymc["y"])(point)
+    log_p = model.pymc.compile_logp(model.pymc["y"], mode=MODE)(point)
     even = stats.logistic.ppf([0.25, 0.5, 0.75])
     made = np.diff(np.concatenate([[0.0], expit(even), [1.0]]))  # f is 0 there
     assert_allclose(log_p, np.log(made[STARS - 1]).sum(), rtol=1e-9)

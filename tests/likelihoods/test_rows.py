@@ -202,7 +202,9 @@ def test_a_model_of_latent_values_has_the_density_of_its_rows():
     point = model.pymc.initial_point()
     names = [rv.name for rv in model.pymc.observed_RVs + model.pymc.potentials]
     variables = [*model.pymc.observed_RVs, *model.pymc.potentials]
-    terms = model.pymc.compile_fn(model.pymc.logp(variables, sum=False), point_fn=True)(point)
+    terms = model.pymc.compile_fn(model.pymc.logp(variables, sum=False), point_fn=True, mode=MODE)(
+        point
+    )
     assert names == ["y", "y_censored", "y_weighted"]
     # All latent values are 0 there, which is the mean of y.
     center, sd = np.average(y, weights=WEIGHTS), 0.5 * model.training.y_scaling.scale

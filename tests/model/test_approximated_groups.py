@@ -10,6 +10,7 @@ import pytest
 import xarray as xr
 
 import bayes_gpx as bx
+from bayes_gpx.numerics.compile_modes import MODE
 
 RNG = np.random.default_rng(46)
 X = pd.DataFrame(RNG.normal(size=(24, 2)), columns=["age", "dose"])
@@ -164,11 +165,15 @@ def test_coefficients_of_groups_that_were_sampled_are_known(kind):
     family, own = (bx.GP, {}) if kind == "GP" else (bx.GPX, {"priors": {"sigma_w": 0.0}})
     options = {"likelihood": "poisson", "approximation": bx.HSGP(3), "groups": G}
     model = family(X, RESPONSES["poisson"], **options, **own)
-    prior = pm.sample_prior_predictive(1, model=model.pymc, random_seed=1)
+    prior = pm.sample_prior_predictive(
+        1, model=model.pymc, random_seed=1, compile_kwargs={"mode": MODE}
+    )
     given = xr.DataTree.from_dict({"posterior": prior["prior"].to_dataset()})
     found = bx.predictions(model, given, **QUIET)
     free, y = model.pymc.free_RVs, model.pymc["y"]
-    rate = pytensor.function(free, y.owner.op.dist_params(y.owner)[0], on_unused_input="ignore")
+    rate = pytensor.function(
+        free, y.owner.op.dist_params(y.owner)[0], on_unused_input="ignore", mode=MODE
+    )
     values = rate(*(given["posterior"][rv.name].values[0, 0] for rv in free))
     np.testing.assert_allclose(found["f_mean"], np.log(values), rtol=1e-10, atol=1e-10)
     assert float(found["f_sd"].max()) < 1e-9

@@ -259,7 +259,9 @@ def test_sampled_coefficients_determine_what_constraints_are_about():
     )  # fmt: skip
     white = RNG.normal(size=16)
     (value,) = model.pymc.value_vars
-    potential = model.pymc.compile_logp(vars=[model.pymc["constraints"]])({value.name: white})
+    potential = model.pymc.compile_logp(vars=[model.pymc["constraints"]], mode=MODE)(
+        {value.name: white}
+    )
     posterior = xr.Dataset({"y_white": (("chain", "draw", "coefficient"), white[None, None])})
     idata = xr.DataTree.from_dict({"posterior": posterior})
     values = bx.predictions(model, idata, X[:3] + 0.1, on="latent", **QUIET)["f_mean"]
@@ -271,7 +273,7 @@ def test_y_given_constraints_and_groups_is_drawn_from_their_joint_distribution()
     known = [Value(AT, [1.5, -0.4], 0.05)]
     options = {"groups": G, "constraints": known, "scale": False}
     model = bx.GP(X, Y, approximation=bx.Inducing(NEAR), priors=THETA, **options)
-    y = pm.draw(model.pymc["y"], 4000, random_seed=1)
+    y = pm.draw(model.pymc["y"], 4000, random_seed=1, mode=MODE)
     both = np.concatenate([X, AT])
     C = k(both, both) + np.diag([*[SIGMA**2] * 12, *[0.05**2] * 2])
     C[:12, :12] += LEVEL**2 * (G[:, None] == G)

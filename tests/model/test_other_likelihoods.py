@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
+from bayes_gpx.numerics.compile_modes import MODE
 
 RNG = np.random.default_rng(8)
 N = 60
@@ -95,7 +96,7 @@ def _contrast(probability):
 
 def _contrast_by_quadrature(model, points=12):
     """The posterior mean of the contrast, on a grid of logarithms; 24 x 24 points are 1e-4 off."""
-    density = model.objective.compile_logp()
+    density = model.objective.compile_logp(mode=MODE)
     grids = np.linspace(*np.log([0.1, 60]), points), np.linspace(*np.log([0.005, 8]), points)
     at = [np.array(pair) for pair in itertools.product(*grids)]
     logp = np.array([density({"lengthscale_log__": u, "amplitude_log__": v}) for u, v in at])
@@ -140,10 +141,10 @@ def test_the_model_is_generative(likelihood):
     y, options, _ = RESPONSES[likelihood]
     model = bx.GP(X, y, likelihood=likelihood, **options)
     with model.pymc:
-        drawn = pm.sample_prior_predictive(20, random_seed=0)
+        drawn = pm.sample_prior_predictive(20, random_seed=0, compile_kwargs={"mode": MODE})
     assert drawn["prior_predictive"]["y"].shape == (1, 20, N)
     assert "y_white" in drawn["prior"]
-    assert np.isfinite(model.pymc.compile_logp()(model.pymc.initial_point()))
+    assert np.isfinite(model.pymc.compile_logp(mode=MODE)(model.pymc.initial_point()))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import xarray as xr
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
+from bayes_gpx.numerics.compile_modes import MODE
 
 RNG = np.random.default_rng(22)
 X = pd.DataFrame(RNG.normal(size=(20, 2)), columns=["age", "dose"])
@@ -236,7 +237,9 @@ def test_counts_and_labels_with_gaps_are_fitted_and_kept(likelihood, tmp_path):
     options = {"exposure": np.linspace(1, 2, 20)} if likelihood == "poisson" else {}
     model = bx.GP(X, table, likelihood=likelihood, correlation=1, **options)
     assert model.training.n == 39
-    prior = pm.sample_prior_predictive(2, model=model.pymc, random_seed=1)
+    prior = pm.sample_prior_predictive(
+        2, model=model.pymc, random_seed=1, compile_kwargs={"mode": MODE}
+    )
     assert prior["prior_predictive"]["y"].dims == ("chain", "draw", "cell")
     if likelihood == "poisson":
         _check_latent_values(model, prior["prior"].to_dataset().isel(draw=[0]))
@@ -256,7 +259,9 @@ def test_counts_and_labels_with_gaps_are_fitted_and_kept(likelihood, tmp_path):
 def _check_latent_values(model, draw):
     """Given sampled latent values, f at the observed cells is that of the PyMC model."""
     free, y = model.pymc.free_RVs, model.pymc["y"]
-    rate = pytensor.function(free, y.owner.op.dist_params(y.owner)[0], on_unused_input="ignore")
+    rate = pytensor.function(
+        free, y.owner.op.dist_params(y.owner)[0], on_unused_input="ignore", mode=MODE
+    )
     values = rate(*(draw[rv.name].values[0, 0] for rv in free))
     given = xr.DataTree.from_dict({"posterior": draw})
     found = bx.predictions(model, given, **QUIET)["f_mean"].values

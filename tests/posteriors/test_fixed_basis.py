@@ -221,16 +221,18 @@ def test_other_responses_have_their_own_density(gp):
     rvs = {gp.pymc[name]: value for name, value in given.items()}
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         held = pm.logp(gp.pymc["y"], pt.constant(other)).sum()
-        np.testing.assert_allclose(held.eval(rvs), expected, rtol=1e-10)
+        np.testing.assert_allclose(held.eval(rvs, mode=MODE), expected, rtol=1e-10)
         symbol = pt.dvector("other")
         logp = pm.logp(gp.pymc["y"], symbol).sum()
-        np.testing.assert_allclose(logp.eval(rvs | {symbol: other}), expected, rtol=1e-10)
+        np.testing.assert_allclose(
+            logp.eval(rvs | {symbol: other}, mode=MODE), expected, rtol=1e-10
+        )
 
 
 def test_prior_responses_vary_as_the_prior_says(gp):
     with pytensor.config.change_flags(mode="FAST_COMPILE"):
         fixed = pm.do(gp.pymc, {n: np.array(v) for n, v in THETA.items()})
-        drawn = pm.draw(fixed["y"], draws=4000, random_seed=1)
+        drawn = pm.draw(fixed["y"], draws=4000, random_seed=1, mode=MODE)
     F = 1.1 * sines(X, np.array([0.9, 1.3]))
     variance = (F**2).sum(axis=1) + 0.04
     np.testing.assert_allclose(drawn.var(axis=0) / variance, 1.0, atol=6 * np.sqrt(2 / 4000))

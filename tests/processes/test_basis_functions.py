@@ -192,7 +192,8 @@ def test_functions_times_features_are_their_products(p):
 def test_frequencies_of_ratquad_are_differentiable_in_alpha():
     alpha = pt.dscalar("alpha")
     quantile = gamma_quantile(alpha, np.array([0.1, 0.5, 0.9]))
-    slopes = pytensor.function([alpha], pt.jacobian(quantile, alpha), mode=MODE)
+    each = [pt.grad(quantile[k], alpha) for k in range(3)]
+    slopes = pytensor.function([alpha], pt.stack(each), mode=MODE)
     value = pytensor.function([alpha], quantile, mode=MODE)
     step = 1e-5
     expected = (value(1.3 + step) - value(1.3 - step)) / (2 * step)
