@@ -26,7 +26,7 @@ after twice `PATIENCE` in any case."""
 
 @dataclass(frozen=True)
 class Automatic(Method):
-    """Draw around the mode; and where Pareto k is too large, by NUTS, unless that takes long."""
+    """Draw around the mode, or by NUTS if these draws are unreliable and that is not too long."""
 
     # The fit says in its attributes which of both it is by. If NUTS is interrupted before it has
     # any draws, those around the mode are kept.

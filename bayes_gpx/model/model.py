@@ -518,7 +518,7 @@ class Model:
         Parameters
         ----------
         method : {"auto", "map", "laplace", "nuts", "svgp"}
-            "auto" is "laplace", or "nuts" if its Pareto k is too large, unless that would take
+            "auto" is "laplace", or "nuts" if those draws are unreliable, unless that would take
             five minutes, or takes ten times as long as expected. The attribute `inference_method`
             of the posterior names the method.
 
@@ -527,8 +527,8 @@ class Model:
             uncertainty: with few rows its intervals are too narrow.
 
             "laplace" draws from t distributions around this mode, and resamples the draws by
-            importance weights. `idata.attrs["khat"]`, the Pareto k of the weights, is below 0.7 if
-            the draws represent the posterior. "nuts" starts around the mode.
+            importance weights. `idata.attrs["convergence"]` is "converged" if these are even
+            enough to represent the posterior. "nuts" starts around the mode.
 
             "svgp", for models with inducing points, is "map" with the trace of the bound in `elbo`.
         draws, tune, chains : int

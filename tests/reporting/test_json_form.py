@@ -15,6 +15,8 @@ import bayes_gpx as bx
 import matrix_of_calls
 from bayes_gpx import explain
 from bayes_gpx.inference import laplace
+from bayes_gpx.reporting.fit import Fit
+from bayes_gpx.reporting.sections import inference
 
 QUIET = {"progressbar": False}
 THETA = {"lengthscale": [0.9, 1.7], "amplitude": 0.8, "sigma": 0.4}
@@ -311,3 +313,12 @@ def test_the_digest_changes_with_a_single_response(audited):
     other = read(bx.to_json(found, model=bx.GP(X, y, priors={"sigma": 0.1})))["digests"]
     assert other["data"] != same["data"] and other["model"] == same["model"]
     assert read(bx.to_json(found))["digests"] is None
+
+
+def test_weighted_draws_of_files_without_their_state_are_said_to_be_unknown():
+    built, _ = matrix_of_calls.model("GP expquad")
+    idata = built.fit("laplace", draws=100, seed=1, **QUIET)
+    for name in ("convergence", "convergence_summary"):
+        del idata.attrs[name]
+    (said,) = inference._convergence(Fit(built, idata))
+    assert "not recorded" in said.text and said.tone == "note"

@@ -44,6 +44,8 @@ def _convergence(findings: Findings) -> Iterator[Part]:
         )
     elif state and summary:
         yield Prose(summary, TONES[state])
+    elif findings.gives == "weighted":  # a file of an earlier version
+        yield Prose("Whether these draws are reliable was not recorded. Fit again.", "note")
     if diagnosis is not None:
         yield Prose(
             f"R-hat at most {number(diagnosis.r_hat, 4)}, effective sample sizes at least "
