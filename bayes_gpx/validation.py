@@ -182,6 +182,7 @@ SYNONYMS = {
         "counts": "poisson",
         "nbinom": "negative_binomial",
         "negbin": "negative_binomial",
+        "quantile": "asymmetric_laplace",
     },
     "method": {
         "mcmc": "nuts",

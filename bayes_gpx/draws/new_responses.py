@@ -47,8 +47,9 @@ class NewResponses:
             return own.moments(mean, cast(np.ndarray, blocks(second)))
         if not self.of_mean:
             likelihood = cast("ScalarLikelihood", self._observation)
-            noise = self._training.y_scaling.scale**2 * likelihood.variance(0.0, theta)
-            return mean, variances(second) + noise
+            unit = self._training.y_scaling.scale
+            noise = unit**2 * likelihood.variance(0.0, theta)
+            return mean + unit * likelihood.shift(theta), variances(second) + noise
         if self._classes:
             return probabilities(mean, cast(np.ndarray, blocks(second))), 0.0
         unit = self._training.y_scaling.scale if self._training.scales_y else 1.0

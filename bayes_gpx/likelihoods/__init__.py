@@ -12,6 +12,7 @@ from bayes_gpx.likelihoods.ordinal import Ordinal
 from bayes_gpx.likelihoods.own import custom as custom
 from bayes_gpx.likelihoods.positive import Gamma, LogLogistic, LogNormal, Weibull
 from bayes_gpx.likelihoods.proportions import Beta
+from bayes_gpx.likelihoods.quantiles import asymmetric_laplace as asymmetric_laplace
 from bayes_gpx.likelihoods.zero_inflated import ZeroInflatedNegativeBinomial, ZeroInflatedPoisson
 from bayes_gpx.validation import one_of
 
@@ -32,6 +33,7 @@ KNOWN: dict[str, dict[str, Likelihood]] = {
     "weibull": {"log": Weibull()},
     "loglogistic": {"log": LogLogistic()},
     "beta": {"logit": Beta()},
+    "asymmetric_laplace": {"identity": asymmetric_laplace()},
 }
 """Every likelihood by name and link; the first link is the default."""
 

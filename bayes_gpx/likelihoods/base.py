@@ -75,12 +75,15 @@ class Likelihood(ABC):
         `rates` then take `theta`, also with a value of each for every f. None by default.
     level : float or None
         The response is this quantile of y in place of the mean, as 0.5 for the median; `variance`
-        is then the mean square of y about it. None by default.
+        is then the mean square of y about the quantile and its `shift`. None by default.
     scaled : bool
         y is standardized, and f and hyperparameters are on this scale. False by default.
     concave : bool
         `logp` is concave in f, as by default. If not, Newton's method and Laplace's approximation
         take `fisher` for the curvature, and `steps` for the steps.
+    smooth : bool
+        `logp` has derivatives in f, as by default. If its information is in kinks, f is found by
+        expectation propagation, not by Laplace's approximation.
     exposed : bool
         The mean response is multiplied by an exposure, 1 unless one is given; False by default.
     exposure_name : str
@@ -116,6 +119,7 @@ class Likelihood(ABC):
     level: ClassVar[float | None] = None
     scaled: ClassVar[bool] = False
     concave: ClassVar[bool] = True
+    smooth: ClassVar[bool] = True
     exposed: ClassVar[bool] = False
     exposure_name: ClassVar[str] = "exposure"
     discrete: ClassVar[bool] = False
@@ -265,6 +269,10 @@ class ScalarLikelihood(Likelihood):
         self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None
     ) -> np.ndarray | float:
         """Variance of y given f, in NumPy; infinite where there is none."""
+
+    def shift(self, theta: Theta) -> Any:
+        """Mean of y minus f, where f itself is the response; 0 by default."""
+        return 0.0
 
     def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Positive curvature that Newton's steps take where `logp` is not concave: `fisher`."""

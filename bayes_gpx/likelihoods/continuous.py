@@ -38,7 +38,7 @@ SIGMA = DefaultPrior(_sd, in_units_of_y=True)
 """Standard deviation, or scale, of noise; one for each output, which the dims then name."""
 
 
-class _Real(Located, ScalarLikelihood):
+class Real(Located, ScalarLikelihood):
     """y in real numbers around f; hyperparameters are on the scale of a standardised y."""
 
     scaled = True
@@ -56,7 +56,7 @@ class _Real(Located, ScalarLikelihood):
 
 
 @dataclass(frozen=True)
-class Normal(_Real):
+class Normal(Real):
     """y = f + noise, noise ~ N(0, sigma^2)."""
 
     hyperparameters = {"sigma": SIGMA}
@@ -172,7 +172,7 @@ class KnownNoise(Normal):
 
 
 @dataclass(frozen=True)
-class StudentT(_Real):
+class StudentT(Real):
     """y = f + sigma t, t ~ Student(nu): robust to outliers, and not log-concave in f.
 
     Far from f the second derivative of the log density is positive: Newton's method needs

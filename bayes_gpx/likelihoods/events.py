@@ -22,8 +22,8 @@ KINDS = {
 }
 """Events by name, in words with places for the name of y and for a value."""
 
-PRECISE = "hazard", "quantile"
-"""Those of likelihoods with `log_tails` and `quantile` alone."""
+NEEDED = {"hazard": "log_tails", "quantile": "quantile"}
+"""Methods that only some likelihoods have."""
 
 
 @dataclass(frozen=True)

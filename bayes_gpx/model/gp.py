@@ -45,7 +45,7 @@ class GP(Model):
         "normal", "student_t", "heteroscedastic_normal", "bernoulli", "binomial", "ordinal",
         "categorical", "poisson", "negative_binomial", "zero_inflated_poisson",
         "zero_inflated_negative_binomial", "lognormal", "gamma", "weibull", "loglogistic", "beta",
-        or one from `likelihoods.custom`.
+        "asymmetric_laplace", or one from `likelihoods.asymmetric_laplace` or `.custom`.
     link : {"logit", "probit"}, optional
         Link of "bernoulli", "binomial" and "ordinal"; logit by default.
     approximation : Inducing, HSGP, RandomFeatures or None

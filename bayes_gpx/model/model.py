@@ -23,7 +23,7 @@ from bayes_gpx.aliases import Draws, Priors, Tensor
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.draws.each_draw import posteriors_at
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
-from bayes_gpx.likelihoods.events import KINDS, PRECISE, Event
+from bayes_gpx.likelihoods.events import KINDS, NEEDED, Event
 from bayes_gpx.model.bound_data import BoundModel, add_cells, add_points, bound_data, name_functions
 from bayes_gpx.model.description import described, probe_of, signature_of
 from bayes_gpx.model.fitting import infer
@@ -195,7 +195,7 @@ class Model:
             self.training.refuse_outputs("of_event", "Fit one model for each output.")
         if of == "probability" and not observation.discrete:
             raise ValueError(f"of is {of!r}, but y is no whole number. Pass of='survival'.")
-        if of in PRECISE and not hasattr(observation, "quantile"):
+        if not hasattr(observation, NEEDED.get(of, "logp")):
             raise ValueError(
                 f"of is {of!r}, which likelihood={self.specification.likelihood!r} does not have. "
                 "Use 'normal', 'lognormal', 'weibull' or 'loglogistic', or of='survival'."

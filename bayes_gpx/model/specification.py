@@ -539,6 +539,7 @@ class Specification:
             inducing=isinstance(self.approximation, Inducing),
             fixed_basis=self.fixed_basis,
             constraints=self.constraints is not None,
+            smooth=self.observation.smooth,
             correlated=self.outputs is None and self.correlation > 0,
             grouped=self.grouped,
             names=names,

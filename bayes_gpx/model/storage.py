@@ -31,6 +31,7 @@ from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swap
 from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.likelihoods.continuous import KnownNoise
+from bayes_gpx.likelihoods.quantiles import AsymmetricLaplace
 from bayes_gpx.model.gp import GP, GPX
 from bayes_gpx.model.interaction_model import Effects
 from bayes_gpx.model.specification import Specification
@@ -104,7 +105,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     refuse_other_model(model, idata)
     spec, kernel = asdict(model.specification), model.specification.kernel
     del spec["fixed_basis"], spec["event"]  # the model finds out again, and the user asks again
-    if not isinstance(model.specification.likelihood, str | KnownNoise):
+    if not isinstance(model.specification.likelihood, str | KnownNoise | AsymmetricLaplace):
         spec["likelihood"] = CALLABLE
     if isinstance(kernel, Effects):
         spec["kernel"] = {EFFECTS: asdict(kernel)}
@@ -331,7 +332,8 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
     if spec.get("censored") is not None:
         spec["censored"] = tuple(spec["censored"])
     if isinstance(spec["likelihood"], dict):
-        spec["likelihood"] = KnownNoise(**spec["likelihood"])
+        made = AsymmetricLaplace if "level" in spec["likelihood"] else KnownNoise
+        spec["likelihood"] = made(**spec["likelihood"])
     if spec.get("approximation"):
         kind, values = spec["approximation"]
         known: dict[str, Any] = {own.__name__: own for own in APPROXIMATIONS.values()}

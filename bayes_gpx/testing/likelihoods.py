@@ -205,14 +205,15 @@ def _check_draws(own: _Scalar, f: np.ndarray, rng: np.random.Generator) -> None:
     rare = SIGMAS**2 / DRAWS * np.maximum(np.abs(second).max(axis=1), 0.0)  # events never drawn
     _averages("The expected slope of logp, over draws of y,", first, 0.0, np.sqrt(rare) * 0.05)
     _averages("The expected squared slope of logp, over draws,", first**2, information, rare)
-    _averages("The expected curvature of -logp, over draws of y,", -second, information, rare)
+    if of.smooth:
+        _averages("The expected curvature of -logp, over draws of y,", -second, information, rare)
     center = own("response", f)[0]
     if of.level is None:
         _averages("The mean of draws of y", drawn, center)
     else:
         _averages("The share of draws below y's quantile", drawn < center[:, None], of.level)
     variance = np.broadcast_to(of.variance(f, own.theta, own.exposure), f.shape)
-    off = drawn - center[:, None]
+    off = drawn - center[:, None] - of.shift(own.theta)
     finite = np.isfinite(variance)
     _averages("The variance of draws of y", off[finite] ** 2, variance[finite])
     if of.discrete:
@@ -247,9 +248,16 @@ def _check_expectations(own: _Scalar, each: np.ndarray, rng: np.random.Generator
         exact = values @ weights
         agree(f"The expected {said} of the response", found, exact, 1e-5 * np.abs(exact) + 1e-8)
     logp = own("logp", f, each[..., None])
-    first, second, _ = own("derivatives", f, each[..., None])
     found = own("expected_log", mean, np.sqrt(variance), each)
-    exact = [logp @ weights, first @ weights, -second @ weights]
+
+    def average(m: np.ndarray, V: np.ndarray) -> np.ndarray:
+        return own("logp", m[:, None] + np.sqrt(V)[:, None] * z, each[..., None]) @ weights
+
+    # By differences, because `logp` may have kinks.
+    h = 1e-2
+    slope = (average(mean + h, variance) - average(mean - h, variance)) / (2.0 * h)
+    narrower, wider = average(mean, variance - h), average(mean, variance + h)
+    exact = [logp @ weights, slope, (narrower - wider) / h]
 
     def agree_at(
         what: str, found: np.ndarray, exact: np.ndarray, allowed: np.ndarray, cure: str = ""

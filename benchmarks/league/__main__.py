@@ -47,6 +47,8 @@ def compute(names, runs, cores):
     with ProcessPoolExecutor(cores, mp_context=spawn) as pool:
         waiting = {pool.submit(scored, *each): each for each in asked}
         for count, future in enumerate(as_completed(waiting), start=1):
+            if future.exception():
+                pool.shutdown(cancel_futures=True)
             lines = future.result()
             new = not CELLS.exists()
             with CELLS.open("a", newline="") as file:

@@ -14,7 +14,8 @@ from bayes_gpx.testing import check_likelihood
 
 LABELS, COUNTS, REALS = (0.0, 1.0), (0.0, 1.0, 7.0), (0.3, -2.0)
 POSITIVE = (0.2, 1.0, 4.0)
-RESPONSES = {"normal": REALS, "student_t": REALS, "bernoulli": LABELS, "beta": (0.02, 0.5, 0.9)}
+RESPONSES = dict.fromkeys(("normal", "student_t", "asymmetric_laplace"), REALS)
+RESPONSES |= {"bernoulli": LABELS, "beta": (0.02, 0.5, 0.9)}
 RESPONSES["heteroscedastic_normal"] = REALS
 RESPONSES["ordinal"] = (0.0, 1.0, 2.0, 3.0)
 RESPONSES |= dict.fromkeys(("lognormal", "gamma", "weibull", "loglogistic"), POSITIVE)

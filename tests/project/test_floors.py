@@ -27,6 +27,7 @@ processes: operators base path_moments integrated_gradients expected_gradients
     class_process basis_functions approximations random_products basis_process
 likelihoods: base log_link softmax_expectations predictive tails continuous counts classification
     heteroscedastic derived positive proportions binomial zero_inflated ordinal events own rows
+    quantiles
 posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evidence/softmax
     evidence/correlated evidence/processes evidence/step_graphs evidence/variational evidence/sums
     evidence/row_bounds evidence/by_group evidence/groups

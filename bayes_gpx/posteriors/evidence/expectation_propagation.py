@@ -82,17 +82,18 @@ def propagate(
     sites. Raises LinAlgError if no sites are found.
     """
     scale: np.ndarray = np.sqrt(np.diag(S)[:n])
-    of_bounds: Any = None
+    of_bounds: Any = None if len(low) else (low, low, 0.0)
     tau, nu = np.zeros(n), np.zeros(n)
     share, before = 1.0, np.inf
     for _ in range(SWEEPS):
         mean, own, cov = _given_rows(m, S, tau, nu)
-        of_bounds = sites_of(mean[n:], cov[n:], low, high, of_bounds)
-        root = cholesky(cov[n:] + np.diag(of_bounds[1]), lower=True)
-        half = solve_triangular(root, cov[:n].T, lower=True)
-        own = own - (half**2).sum(axis=0)
-        towards = solve_triangular(root, of_bounds[0] - mean[n:], lower=True)
-        mean = mean[:n] + half.T @ towards
+        if len(low):
+            of_bounds = sites_of(mean[n:], cov[n:], low, high, of_bounds)
+            root = cholesky(cov[n:] + np.diag(of_bounds[1]), lower=True)
+            half = solve_triangular(root, cov[:n].T, lower=True)
+            own = own - (half**2).sum(axis=0)
+            towards = solve_triangular(root, of_bounds[0] - mean[n:], lower=True)
+            mean = mean[:n] + half.T @ towards
         precision = 1.0 / own - tau
         spread = 1.0 / precision
         center = spread * (mean / own - nu)

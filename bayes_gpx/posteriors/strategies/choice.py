@@ -17,7 +17,7 @@ from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.laplace import Laplace, SoftmaxLaplace
 from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
 from bayes_gpx.posteriors.strategies.processes import ProcessesLaplace, ProcessesValues
-from bayes_gpx.posteriors.strategies.propagation import Propagation
+from bayes_gpx.posteriors.strategies.propagation import Propagation, PropagationAlone
 from bayes_gpx.posteriors.strategies.sampled import SampledCoefficients, SampledValues
 from bayes_gpx.posteriors.strategies.variational import Variational
 from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraints
@@ -32,6 +32,7 @@ def strategy_of(
     inducing: bool,
     fixed_basis: bool,
     constraints: bool,
+    smooth: bool = True,
     correlated: bool = False,
     grouped: bool = False,
     names: Container[str],
@@ -41,8 +42,8 @@ def strategy_of(
     `normal` is a Gaussian likelihood. Latent values of a row may be of `separate` processes with a
     kernel each. The process is `approximated` by coefficients, of `inducing` values, or of a
     `fixed_basis` that no hyperparameter changes. `correlated` classes correlate a priori; `grouped`
-    rows have levels or weights of their groups. `names` are hyperparameters, and latent values if
-    they were sampled.
+    rows have levels or weights of their groups. A log density that is not `smooth` has kinks.
+    `names` are hyperparameters, and latent values if they were sampled.
     """
     sampled = WHITENED in names or LATENT in names
     if separate:
@@ -63,8 +64,8 @@ def strategy_of(
         return LowRankNormal() if normal else Variational()
     if normal:
         return ExactWithConstraints() if constraints else Exact()
-    if constraints:
-        return Propagation()
+    if constraints or not smooth:
+        return Propagation() if constraints else PropagationAlone()
     return Laplace() if classes is None else SoftmaxLaplace()
 
 

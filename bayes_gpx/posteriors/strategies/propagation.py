@@ -76,6 +76,13 @@ class Propagation(ExactWithConstraints):
         return evidence, Sites(mean, slope, 1.0 / own, found.spread * left, left, height)
 
 
+class PropagationAlone(Propagation):
+    """A likelihood of one latent value whose information is in kinks, without constraints."""
+
+    def log_constraint(self, *parts: Tensor) -> Tensor:
+        return pt.zeros(())
+
+
 def _noisy(C: Tensor, found: AllSites) -> Tensor:  # noqa: N803
     """Covariance of the sites' means."""
     own = pt.arange(C.shape[0])
