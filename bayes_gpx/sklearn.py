@@ -198,20 +198,10 @@ class GPRegressor(_Regressor):
 
         `sample_weight` are the `weights` of `bayes_gpx.GP`; rows of weight 0 are left out.
         """
-        if sample_weight is None:
-            return super().fit(X, y, exposure, trials, noise_sd)
-        read, response = self._training(X, y, y_numeric=True)
+        X, y = self._training(X, y, y_numeric=True)
         known = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
-        weights = np.asarray(sample_weight, "float64")
-        rows = {name: np.asarray(v) for name, v in known.items() if v is not None}
-        rows["weights"] = weights
-        kept = np.flatnonzero(weights)
-        if len(kept) == 0:
-            raise ValueError("sample_weight is zero in every row. Give some rows a weight above 0.")
-        if len(kept) < len(weights):
-            read = read.iloc[kept] if hasattr(read, "iloc") else read[kept]
-            response, rows = response[kept], {name: v[kept] for name, v in rows.items()}
-        return self._fit(GP, read, response, **rows)
+        X, y, known = _counted(X, y, sample_weight, known)
+        return self._fit(GP, X, y, **known)
 
 
 class GPXRegressor(_Regressor):
@@ -308,15 +298,20 @@ class GPClassifier(ClassifierMixin, _Estimator):
         self.random_state = random_state
         self.constraints = constraints
 
-    def fit(self, X: Table, y: Column) -> Self:
-        """Infer the hyperparameters from X (n, d) and labels y (n,)."""
+    def fit(self, X: Table, y: Column, sample_weight: Column | None = None) -> Self:
+        """Infer the hyperparameters from X (n, d) and labels y (n,).
+
+        `sample_weight` are the `weights` of `bayes_gpx.GP`, for two classes; rows of weight 0 are
+        left out.
+        """
         X, labels = self._training(X, _of_numpy(y))
         check_classification_targets(labels)
+        X, labels, known = _counted(X, labels, sample_weight, {})
         self.classes_ = np.unique(labels)
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_[0]!r}, but needs two or more.")
         likelihood = "bernoulli" if len(self.classes_) == 2 else "categorical"
-        return self._fit(GP, X, labels, likelihood=likelihood)
+        return self._fit(GP, X, labels, likelihood=likelihood, **known)
 
     def predict_proba(self, X: Table) -> np.ndarray:
         """Probability of each of `classes_`, (m, C), averaged over the posterior."""
@@ -329,6 +324,24 @@ class GPClassifier(ClassifierMixin, _Estimator):
         """The most probable label, (m,)."""
         largest = self.predict_proba(X).argmax(axis=1)
         return self.classes_[largest]
+
+
+def _counted(
+    X: Any, y: Any, sample_weight: Column | None, known: Mapping[str, Column | None]
+) -> tuple[Any, Any, dict[str, Any]]:
+    """X, y and what is known of the rows, with their weights; rows of weight 0 are left out."""
+    if sample_weight is None:
+        return X, y, dict(known)
+    weights = np.asarray(sample_weight, "float64")
+    rows = {name: np.asarray(v) for name, v in known.items() if v is not None}
+    rows["weights"] = weights
+    kept = np.flatnonzero(weights)
+    if len(kept) == 0:
+        raise ValueError("sample_weight is zero in every row. Give some rows a weight above 0.")
+    if len(kept) < len(weights):
+        X = X.iloc[kept] if hasattr(X, "iloc") else X[kept]
+        y, rows = y[kept], {name: v[kept] for name, v in rows.items()}
+    return X, y, rows
 
 
 def _has_categories(X: Table) -> bool:

@@ -14,6 +14,7 @@ import pymc as pm
 import xarray as xr
 from arviz_stats.base import array_stats
 
+from bayes_gpx.aliases import Column
 from bayes_gpx.assess.replicates import Replicates
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.explain.derivatives import numbers_among
@@ -45,6 +46,7 @@ def calibrate(
     runs: int = 200,
     method: str = "nuts",
     quantities: Callable[[Any, Any], xr.Dataset] | None = None,
+    censoring_times: Column | None = None,
     posterior: xr.DataTree | None = None,
     draws: int = 99,
     executor: Executor | None = None,
@@ -72,6 +74,9 @@ def calibrate(
     quantities : callable, optional
         ``quantities(model, idata)`` returns a Dataset of further quantities with dims `chain` and
         `draw`. It is called with the refitted model, and the fit or the true hyperparameters.
+    censoring_times : array (n,), optional
+        When the observation of each row ends: of a replicate that is larger, the refit knows only
+        this. Infinite where it never ends.
     posterior : xarray.DataTree, optional
         A fit of the model. Truths then come from this posterior instead of the prior, and each
         refit combines the observed responses with a replicate of them [2]_.
@@ -105,7 +110,8 @@ def calibrate(
     Raises
     ------
     ValueError
-        For a method without draws, out-of-core rows, and a fit of another model.
+        For a method without draws, out-of-core rows, a fit of another model, and a model with
+        censored rows without `censoring_times`.
 
     References
     ----------
@@ -128,7 +134,7 @@ def calibrate(
     refuse_swapped(model, None)
     model.training.refuse_outputs("calibrate", "Fit a model of one column of y.")
     model.training.refuse_sparse("calibrate")
-    model.training.refuse_censored("calibrate")
+    times = _times(model, censoring_times, posterior)
     if model.specification.weighted:
         raise ValueError(
             "calibrate draws responses, and no distribution of y has weights of rows. Build the "
@@ -158,7 +164,7 @@ def calibrate(
                 "prior."
             )
     rows = np.unique(np.linspace(0, model.training.n - 1, LOOKED_AT).astype(int))
-    replicates = Replicates(model, method, rows, draws, posterior, quantities, fit)
+    replicates = Replicates(model, method, rows, draws, posterior, quantities, times, fit)
     folder, entropy = _folder(path, replicates, seed)
     with progress_bar(progressbar) as progress:
         each = ((entropy, number, folder) for number in range(runs))
@@ -169,6 +175,29 @@ def calibrate(
         )
         found = [*tracked]
     return _as_tree(found, replicates)
+
+
+def _times(model: Model, given: Column | None, posterior: xr.DataTree | None) -> np.ndarray | None:
+    """When the observation of each row ends, None if never."""
+    if given is None:
+        cure = "Pass censoring_times=, when the observation of each row ends."
+        model.training.refuse_censored("calibrate", cure)
+        return None
+    observation = model.specification.observation
+    if not hasattr(observation, "log_tails") or model.specification.classes is not None:
+        raise ValueError(
+            f"censoring_times was given, but likelihood={model.specification.likelihood!r} does "
+            "not support censored rows. Leave it out."
+        )
+    if posterior is not None:
+        raise ValueError("censoring_times was given with posterior=. Leave posterior out.")
+    times = np.asarray(given, "float64")
+    if times.shape != (model.training.n,) or np.isnan(times).any():
+        raise ValueError(
+            f"censoring_times has shape {times.shape} or missing values. Pass a number for each of "
+            f"{model.training.n} rows, np.inf where the observation never ends."
+        )
+    return times
 
 
 def _run(
@@ -211,6 +240,7 @@ def _folder(
     arrays += pm.draw([*model.variables.values()], draws=3, random_seed=0)
     if posterior is not None:
         arrays += [v.values for v in posterior["posterior"].data_vars.values()]
+    arrays += [] if replicates.times is None else [replicates.times]
     said = [replicates.method, replicates.draws, seed, replicates.quantities]
     asked = digest(*arrays, model.signature, said, sorted(replicates.options.items()))
     known = folder / "asked.txt"

@@ -14,6 +14,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.data.features import Frame
+from bayes_gpx.data.row_data import observed_until
 from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.each_draw import each_draw
@@ -94,6 +95,7 @@ class Replicates:
     # From (model, idata), or (model, a dict of true hyperparameters), to a Dataset with dims chain
     # and draw.
     quantities: Callable | None = None
+    times: np.ndarray | None = None  # (n,), when the observation of each row ends
     options: Mapping[str, Any] = field(default_factory=dict)  # passed to ``model.fit``
 
     @property
@@ -154,6 +156,9 @@ class Replicates:
         """The model of a replicate, on the original scale, and how many rows stand before it."""
         # With a posterior, the observed rows come first.
         training = self.model.training
+        if self.times is not None:
+            y, row_data = observed_until(self.times, y)
+            return self.model.of_rows(replace(training, y=y, row_data=row_data)), 0
         if self.posterior is None:
             return self.model.of_rows(replace(training, y=y)), 0
         return self.model.of_rows(_twice(training, y)), training.n

@@ -78,7 +78,7 @@ def read_row_data(
     if censoring is not None:
         codes = read_response(censoring, frame, "censoring", _codes)
         apart = codes == CENSORING.index("interval")
-        larger = y + np.maximum(np.abs(y), 1.0)
+        larger = _above(y)
         if upper is not None:
             ends = read_response(upper, frame, "y", lambda v: np.asarray(v, "float64"))
             larger = np.where(apart, ends, larger)
@@ -91,6 +91,17 @@ def read_row_data(
             )
         known |= {"censoring": codes, "upper": larger}
     return RowData(**known) if known else None
+
+
+def observed_until(times: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, RowData]:
+    """What is known of responses when the observation of each row ends."""
+    codes = np.where(y > times, float(CENSORING.index("right")), 0.0)
+    known = np.minimum(y, times)
+    return known, RowData(censoring=codes, upper=_above(known))
+
+
+def _above(y: np.ndarray) -> np.ndarray:
+    return y + np.maximum(np.abs(y), 1.0)
 
 
 def _codes(values: Any) -> np.ndarray:

@@ -439,13 +439,13 @@ class TrainingData:
         """Number of rows with bounds of y."""
         return 0 if self.row_data is None else int(np.sum(self.row_data.censored))
 
-    def refuse_censored(self, what: str) -> None:
+    def refuse_censored(self, what: str, cure: str = "") -> None:
         """Raise for requests that need the value of every y."""
+        scores = "Score the model by bx.log_likelihood, or by elpd of bx.loo_predictions."
         if self.censored:
             raise ValueError(
                 f"{what} compares or draws responses, but {self.censored} of {self.n} rows are "
-                "censored. Score the model by bx.log_likelihood, or by elpd of "
-                "bx.loo_predictions."
+                f"censored. {cure or scores}"
             )
 
     def refuse_sparse(self, what: str) -> None:

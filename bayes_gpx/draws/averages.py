@@ -127,10 +127,13 @@ def by_rows(model: ModelLike, where: Points, by: By) -> Points:
     """Points with the weights of their rows in each group, unless `by` is None."""
     if by is None or by is False:
         return where
-    m = len(where.X)
     where.refuse_others(by, "by")
+    known = model.training.row_data if "positions" in where.inputs else None
+    counted = np.ones(len(where.X))
+    if known is not None and known.weights is not None:
+        counted = known.weights[where.rows]
     if by is True:
-        return _with(where, np.array(["all"]), np.full((1, m), 1.0 / m))
+        return _with(where, np.array(["all"]), counted[None] / counted.sum())
     if hasattr(by, "columns"):
         try:
             table = np.asarray(_of_rows(where, np.asarray(by)), dtype=float)
@@ -149,16 +152,16 @@ def by_rows(model: ModelLike, where: Points, by: By) -> Points:
             "them out by obs=."
         )
     try:
-        known, codes = np.unique(labels, return_inverse=True)
+        groups, codes = np.unique(labels, return_inverse=True)
     except TypeError:
         raise ValueError("by has labels of several types. Pass by.astype(str).") from None
-    if len(known) > MOST_GROUPS:
+    if len(groups) > MOST_GROUPS:
         raise ValueError(
-            f"by has {len(known)} different values, but at most {MOST_GROUPS} groups are averaged. "
+            f"by has {len(groups)} different values, but averages are of at most {MOST_GROUPS}. "
             "Pass labels of fewer groups, such as pandas.qcut of the column."
         )
-    member = codes == np.arange(len(known))[:, None]
-    return _with(where, known, member / member.sum(axis=1, keepdims=True))
+    member = counted * (codes == np.arange(len(groups))[:, None])
+    return _with(where, groups, member / member.sum(axis=1, keepdims=True))
 
 
 def _with(where: Points, labels: np.ndarray, values: np.ndarray) -> Points:

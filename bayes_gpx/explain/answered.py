@@ -55,7 +55,8 @@ SHARED = {
     "obs": """label or list of labels, optional
     Only these rows.""",
     "by": """True, str, list of str, series or frame, optional
-    Explain averages over all rows, groups of rows or weights, as `by`, instead of rows.""",
+    Explain averages over all rows, groups of rows or weights, as `by`, instead of rows;
+    training rows count by their `weights`.""",
     "draws": """int
     Number of draws if `idata` has a single draw of the hyperparameters.""",
     "num_draws": """int, optional

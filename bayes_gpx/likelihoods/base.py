@@ -116,7 +116,7 @@ class Likelihood(ABC):
     hyperparameters: ClassVar[Mapping[str, DefaultPrior]] = {}
     mean_name: ClassVar[str | None] = None
     shaped_by: ClassVar[tuple[str, ...]] = ()
-    level: ClassVar[float | None] = None
+    level: float | None = None
     scaled: ClassVar[bool] = False
     concave: ClassVar[bool] = True
     smooth: ClassVar[bool] = True

@@ -132,7 +132,10 @@ class Model:
 
     def of_rows(self, training: TrainingData) -> Self:
         """The same model of other samples on its scale, outside of any other; not fitted."""
-        return self.restored(training, self.specification, **self._settings)
+        specification = self.specification
+        if training.row_data is not None:
+            specification = specification.of_row_data(training.row_data)
+        return self.restored(training, specification, **self._settings)
 
     def of_output(self, name: str) -> Self:
         """Return the model for explanations of one output, in its units.

@@ -215,7 +215,51 @@ def test_summaries_name_what_is_not_uniform():
     assert summary.startswith("No quantity of 1")
 
 
+def test_replicates_are_observed_until_their_times():
+    """A refit knows which responses are larger than their times, and the values of others."""
+    times = np.array([0.5, np.inf, 1.0, 2.0, 0.1, np.inf, 0.7])
+    known = np.where(times < 0.6, "right", "none")
+    model = bx.GP(X, np.exp(y), likelihood="weibull", censoring=known, scale=False)
+    replicates = Replicates(model, "laplace", ROWS, times=times)
+    drawn = np.array([0.6, 9.0, 0.2, 2.5, 0.05, 0.3, 0.7])
+    refitted, _ = replicates.refitted_model(drawn)
+    expected = np.where(drawn > times, "right", "none")
+    same = bx.GP(X, np.minimum(drawn, times), likelihood="weibull", censoring=expected, scale=False)
+    theta = {**FIXED, "amplitude": 1.1, "shape": 2.0}
+    del theta["sigma"]
+    one, other = (
+        bx.log_likelihood(m, theta, progressbar=False)["log_marginal_likelihood"].item()
+        for m in (refitted, same)
+    )
+    assert one == other
+    with pytest.raises(ValueError, match="Pass censoring_times="):
+        bx.calibrate(model, method="laplace")
+    for wrong in (times[1:], np.where(times > 1.5, np.nan, times)):
+        with pytest.raises(ValueError, match=r"censoring_times has shape .* or missing values"):
+            bx.calibrate(model, method="laplace", censoring_times=wrong)
+
+
+@pytest.mark.slow
+def test_survival_of_censored_durations_is_calibrated(tmp_path):
+    """Few runs: every rank lies within (0, 1), and the probability is among the quantities."""
+    model = bx.GP(X, np.exp(y), likelihood="weibull", scale=False)
+
+    def survival(model, idata):
+        options = {"of": "survival", "at": 1.0, "num_draws": 9, "progressbar": False}
+        return bx.predictions(model, idata, **options)[["survival"]].isel(obs=0, drop=True)
+
+    options = FEW | {"censoring_times": np.full(N, 2.0), "quantities": survival}
+    ranks = bx.calibrate(model, runs=2, path=tmp_path / "runs", **options)["prior_sbc"]
+    assert "survival" in ranks.data_vars
+    assert all((0 < v).all() and (v < 1).all() for v in ranks.to_dataset().data_vars.values())
+    with pytest.raises(ValueError, match="another calibration"):
+        changed = options | {"censoring_times": np.full(N, 3.0)}
+        bx.calibrate(model, runs=2, path=tmp_path / "runs", **changed)
+
+
 def test_refuses(gp):
+    with pytest.raises(ValueError, match="does not support censored rows"):
+        bx.calibrate(bx.GP(X, y, likelihood="student_t"), censoring_times=np.ones(N))
     with pytest.raises(ValueError, match="unknown 'map'"):
         bx.calibrate(gp, method="map")
     with pytest.raises(ValueError, match="runs"):

@@ -62,6 +62,19 @@ def test_averages_of_f_are_those_of_the_dense_posterior(model):
     assert_allclose(drawn["value"], WEIGHTS @ X.to_numpy())
 
 
+def test_averages_count_training_rows_as_often_as_their_weights():
+    """As averages of a table that has these rows so many times; new rows count once."""
+    times = np.arange(N) % 3 + 1
+    model = bx.GP(X, y, scale=False, weights=times / times.mean())
+    for by in (True, GROUPS):
+        found = bx.predictions(model, THETA, by=by, on="latent", **SUMMARY)
+        rows = np.repeat(np.arange(N), times)
+        again = by if by is True else GROUPS[rows]
+        repeated = bx.predictions(model, THETA, X.iloc[rows], by=again, on="latent", **SUMMARY)
+        for name in ("f_mean", "f_sd", "value"):
+            assert_allclose(found[name], repeated[name], rtol=1e-9)
+
+
 def test_a_contrast_of_groups_is_a_frame_of_weights(model):
     mean, cov = posterior(X.to_numpy())
     contrast = pd.DataFrame({"north - south": WEIGHTS[0] - WEIGHTS[1]})
