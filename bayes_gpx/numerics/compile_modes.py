@@ -149,10 +149,10 @@ class DirectLinker(PerformLinker):
     # SciPy's way to LAPACK holds the lock, and threads would wait for each other.
 
     def make_all(self, *args: Any, **kwargs: Any) -> tuple:  # noqa: D102
-        made = super().make_all(*args, **kwargs)
-        thunks, order = made[3:]
+        whole, *made = super().make_all(*args, **kwargs)
+        thunks, order = made[2:]
         thunks[:] = map(_direct, thunks, order)
-        return made
+        return np.errstate(all="ignore")(whole), *made
 
 
 def _direct(thunk: Any, node: Apply) -> Callable:
@@ -169,10 +169,12 @@ def _direct(thunk: Any, node: Apply) -> Callable:
     # Inputs of one element, which their types tell, have no shapes to compare.
     typed = zip(inputs, node.inputs, strict=True)
     large = [cell for cell, v in typed if not all(v.type.broadcastable)]
-    (output,), dtype = thunk.outputs, node.outputs[0].type.dtype
+    (output,), dtype = thunk.outputs, np.dtype(node.outputs[0].type.dtype)
 
-    @np.errstate(all="ignore")
-    def step() -> None:
+    def simple() -> None:
+        output[0] = np.asarray(ufunc(*[cell[0] for cell in inputs]), dtype)
+
+    def general() -> None:
         values = [cell[0] for cell in inputs]
         if len({cell[0].shape for cell in large}) > 1:
             op._check_runtime_broadcast(node, values)
@@ -181,6 +183,8 @@ def _direct(thunk: Any, node: Apply) -> Callable:
         else:
             found = ufunc(*values)
         output[0] = np.asarray(found, dtype)
+
+    step = general if folded or len(large) > 1 else simple
 
     vars(step).update(vars(thunk))
     return step

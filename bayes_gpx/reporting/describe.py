@@ -123,7 +123,7 @@ def describe(result: xr.Dataset, *, obs: Labels | None = None) -> str:
     said.append(str(result.attrs.get("assumptions", "")))
     if "likelihood" in result.attrs:
         versions = "bayes_gpx {bayes_gpx}, PyMC {pymc}".format(**result.attrs)
-        said.append(f"The model has a {result.attrs['likelihood']} likelihood ({versions}).")
+        said.append(f"The model's likelihood is {result.attrs['likelihood']} ({versions}).")
     return " ".join(" ".join(said).split())
 
 
