@@ -302,6 +302,7 @@ def fit(
             raise click.UsageError("--units is for a file that is read as a whole. Leave it out.")
         X, y, names = parts_to_fit(data, target, chosen, drop_missing, impute)
         options = {"priors": {"sigma_w": 0.0} if model == "gpx" else {}, **beside}
+        roles = Roles(known=chosen.known)
     else:
         rows, roles = rows_to_fit(
             data, target, chosen, named(likelihood), drop_missing, impute, say

@@ -57,6 +57,10 @@ def predict_command(
     y            a new observation of the target, with noise
     probability  for labels, the probability of each; "predicted" is the most probable one
     rate         for counts, their expected value
+    mean         for amounts, proportions and ratings; median for "loglogistic"
+
+    Columns that gave the fit its exposure, trials or known noise are used too; without them
+    predictions are for an exposure of 1, a single trial, and f alone.
 
     If you interrupt the command by Ctrl-C, the rows so far are kept. With --json the command prints
     the same numbers as one JSON object, for programs and auditors, and needs no --out.
@@ -73,10 +77,11 @@ def predict_command(
     if out is not None:
         writable(out)
     model, idata = load_from(run)
-    rows = rows_of(model, Roles.of(idata), new, drop_missing, say, target="carried")
+    options: dict[str, Any] = {"target": "carried", "measured": True}
+    rows = rows_of(model, Roles.of(idata), new, drop_missing, say, **options)
     outside = warn_outside(model, rows)
     results = Results()
-    options: dict[str, Any] = {"ci_prob": ci_prob, "seed": seed}
+    options = {"ci_prob": ci_prob, "seed": seed, "known": rows.known}
     options["seen"] = results.add if as_json else None
     blocks = predicted(model, idata, rows.X, rows.beside(), **options)
     places = [] if out is None else [out]

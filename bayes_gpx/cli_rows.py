@@ -41,10 +41,11 @@ class Roles:
     id: str | None = None
     groups: str | None = None
     imputation: Imputation | None = None
+    known: Mapping[str, str] = field(default_factory=dict)  # of exposure, trials or noise_sd
 
     def kept(self) -> dict[str, str]:
         """As attributes of a fit."""
-        held = {"id": self.id, "groups": self.groups}
+        held = {"id": self.id, "groups": self.groups, "known": dict(self.known)}
         imputed = None if self.imputation is None else self.imputation.kept()
         return {ROLES: json.dumps(held | {"imputation": imputed})}
 
@@ -65,7 +66,7 @@ class Roles:
         held = json.loads(idata.attrs.get(ROLES, "{}"))
         imputed = held.get("imputation")
         imputation = None if imputed is None else Imputation.read(imputed)
-        return cls(held.get("id"), held.get("groups"), imputation)
+        return cls(held.get("id"), held.get("groups"), imputation, held.get("known", {}))
 
 
 ROLES = "bayes_gpx_columns"
@@ -109,17 +110,19 @@ def rows_of(
     *,
     target: Literal["scored", "carried"] | None = None,
     baseline: bool = False,
+    measured: bool = False,
 ) -> Read:
     """Rows that the model can explain, and the columns beside, if the sheet has them."""
     # The `target` is read too if it is "scored", only if it is whole, or "carried", as it stands.
-    # `baseline` says that features alone are wanted.
+    # `baseline` says that features alone are wanted, and `measured` that exposures, trials and
+    # known noise are wanted too.
     from bayes_gpx.data.sheets import Wanted, columns_of, read_sheet
 
-    known, imputed = model.training.X, roles.imputation
+    frame, imputed = model.training.X, roles.imputation
     added = [] if imputed is None else imputed.indicators
-    features = [name for name in known.sources if name not in added]
+    features = [name for name in frame.sources if name not in added]
     wanted = [
-        Wanted(name, _kind_of_feature(known, name), levels=known.levels.get(name),
+        Wanted(name, _kind_of_feature(frame, name), levels=frame.levels.get(name),
                filled=imputed is not None)
         for name in features
     ]  # fmt: skip
@@ -135,11 +138,18 @@ def rows_of(
         wanted.append(Wanted(name, "any", target=True, filled=True))
     elif target == "scored" and name in sheet and (drop_missing or sheet[name].notna().all()):
         wanted.append(Wanted(name, kind_of(model.specification.observation), target=True))
+    known = {role: column for role, column in roles.known.items() if measured and column in sheet}
+    wanted += [Wanted(column, "numbers") for column in known.values()]
+    for role, column in roles.known.items():
+        if measured and column not in sheet:
+            without = "y is left out" if role == "noise_sd" else f"predictions are for {role} of 1"
+            say(f"{path} has no column {column}, so {without}.")
     table, dropped = columns_of(sheet, wanted, str(path), drop_missing=drop_missing)
     if dropped is not None:
         say(dropped)
     X, gaps = _filled(table[features], imputed, path, say)
-    return Read(X, table.get(name), table.get(roles.groups), table.get(roles.id), gaps)
+    beside = {role: table[column] for role, column in known.items()}
+    return Read(X, table.get(name), table.get(roles.groups), table.get(roles.id), gaps, beside)
 
 
 def _kind_of_feature(known: Frame, name: str) -> str:
@@ -243,7 +253,7 @@ def rows_to_fit(
     rows = Read(X, table[target], table.get(chosen.groups), table.get(chosen.id), gaps, known)
     rows = rows.named()
     rows.X.attrs["units"] = {c: u for c, u in units_of(sheet, target).items() if c in [*X, target]}
-    return rows, Roles(chosen.id, chosen.groups, imputation)
+    return rows, Roles(chosen.id, chosen.groups, imputation, chosen.known)
 
 
 def units_given(pairs: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
@@ -267,7 +277,13 @@ class Chosen:
     exclude: Sequence[str] = ()
     id: str | None = None
     groups: str | None = None
-    beside: Mapping[str, str] = field(default_factory=dict)  # of exposure, trials or noise_sd
+    beside: Mapping[str, str] = field(default_factory=dict)  # of exposure, weights, ...
+
+    @property
+    def known(self) -> dict[str, str]:
+        """Those that predictions of new rows need too."""
+        needed = "exposure", "trials", "noise_sd"
+        return {role: column for role, column in self.beside.items() if role in needed}
 
     def features_of(self, target: str, columns: list[str]) -> list[str]:
         """Features: those that were named, or all columns without another role."""

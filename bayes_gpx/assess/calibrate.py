@@ -58,10 +58,10 @@ def calibrate(
 ) -> xr.DataTree:
     """Check by simulation that intervals of a model have their nominal coverage.
 
-    Use it before you trust a model's intervals; `bayes_gpx.metrics.coverage` checks one fit on data
-    instead. Each run draws hyperparameters from their prior, functions from the process, and
-    responses at the model's own rows. It fits the model to these responses, and ranks each truth
-    among draws of the fit. Ranks of calibrated quantities are uniform [1]_.
+    `bayes_gpx.metrics.coverage` checks one fit on data instead. Each run draws hyperparameters from
+    their prior, functions from the process, and responses at the model's own rows. It fits the
+    model to these responses, and ranks each truth among draws of the fit. Ranks of calibrated
+    quantities are uniform [1]_.
 
     Parameters
     ----------
@@ -73,19 +73,18 @@ def calibrate(
         Method of the refits. For "svgp", only f is checked.
     quantities : callable, optional
         ``quantities(model, idata)`` returns a Dataset of further quantities with dims `chain` and
-        `draw`. It is called with the refitted model, and the fit or the true hyperparameters.
+        `draw`, for the refitted model and the fit or true hyperparameters.
     censoring_times : array (n,), optional
-        When the observation of each row ends: of a replicate that is larger, the refit knows only
-        this. Infinite where it never ends.
+        When the observation of each row ends; a refit knows no more of larger replicates.
     posterior : xarray.DataTree, optional
         A fit of the model. Truths then come from this posterior instead of the prior, and each
         refit combines the observed responses with a replicate of them [2]_.
     draws : int
         Draws that each truth is ranked among, thinned from the fit.
     executor : concurrent.futures.Executor, optional
-        Runs several refits at a time, for example Dask's ``client.get_executor()``.
+        Runs refits at a time.
     path : str or path, optional
-        Folder for the results of each run. A repeated call computes only missing runs.
+        Folder for runs; a repeated call computes missing ones.
     seed : int, optional
         Seed of the runs.
     progressbar : bool
@@ -99,7 +98,7 @@ def calibrate(
         - `prior_sbc` or `posterior_sbc`: ranks in (0, 1), with dims `chain` (one), `draw` (runs)
           and the dims of the quantity; plot them with ``az.plot_ecdf_pit(found,
           group="prior_sbc")``. The quantities are hyperparameters, explanations at three rows, and
-          `log_likelihood` of all responses given hyperparameters;
+          `log_likelihood` of all responses;
         - `truth`: the true values;
         - `runs`: seconds, and the diagnostics of the fits;
         - `uniformity`: the smallest p-value of each quantity, by `arviz_stats`, times the number of
@@ -110,8 +109,8 @@ def calibrate(
     Raises
     ------
     ValueError
-        For a method without draws, out-of-core rows, a fit of another model, and a model with
-        censored rows without `censoring_times`.
+        For a method without draws, out-of-core rows, a fit of another model, and censored rows
+        without `censoring_times`.
 
     References
     ----------

@@ -110,7 +110,7 @@ def concordance(dataset: xr.Dataset, y: Column, known: Column) -> float:
     ----------
     dataset : xarray.Dataset
         A result of `bayes_gpx.predictions`, or of `bayes_gpx.loo_predictions`: longer durations are
-        expected where `response_mean` is larger.
+        expected where `response_mean` is larger. With `of="survival"`, one value of `at`.
     y : array or pandas.Series (m,)
         Observed durations, or the times until which rows were observed, in the dataset's order.
     known : array of bool (m,)
@@ -129,6 +129,11 @@ def concordance(dataset: xr.Dataset, y: Column, known: Column) -> float:
     >>> bx.metrics.concordance(found, [4.0, 5.0, 9.0], [True, False, True])
     1.0
     """
+    if dataset["response_mean"].dims != ("obs",) or "hazard_mean" in dataset:
+        raise ValueError(
+            "The dataset has several values of at, or hazards, which are larger where durations "
+            "are shorter. Pass predictions of y, or survival at one time: dataset.sel(at=...)."
+        )
     time, ended = _durations(dataset, y, known)
     mean = dataset["response_mean"].values
     right = pairs = 0.0
@@ -179,9 +184,10 @@ def brier_score(dataset: xr.Dataset, y: Column, known: Column) -> xr.DataArray:
         )
     time, ended = _durations(dataset, y, known)
     survival = dataset["survival_mean"].transpose("obs", "at")
-    ends, at_risk = np.unique(time[~ended]), np.sort(time)
+    # A row that ended at t was observed at least so long, and says nothing of what follows.
+    ends = np.unique(time[~ended])
     at_end = np.array([np.sum((time == t) & ~ended) for t in ends])
-    kept = np.cumprod(1.0 - at_end / (len(time) - np.searchsorted(at_risk, ends)))
+    kept = np.cumprod(1.0 - at_end / (at_end + np.array([np.sum(time > t) for t in ends])))
 
     def observed(t: np.ndarray, side: Literal["left", "right"]) -> np.ndarray:
         """Estimate of the probability to be observed at least (left), or longer than, t."""

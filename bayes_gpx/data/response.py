@@ -311,9 +311,12 @@ def read_within(y: Any, support: str, likelihood: str) -> np.ndarray:
             for name, likelihood in FITTING.items()
             if _inside(values, SUPPORTS[name]).all()
         )
+        limits = ""
+        if support == "positive" and (values >= 0.0).all():
+            limits = " A 0 below some limit is the limit as y, with 'left' in censoring=."
         raise ValueError(
             f"y is {float(values[bad[0]])!r} at position {bad[0]}, but {likelihood} takes "
-            f"{own.says}. Drop such rows, or use likelihood={fits}."
+            f"{own.says}. Drop such rows, or use likelihood={fits}.{limits}"
         )
     return values
 

@@ -95,3 +95,12 @@ def values_of(frame: Frame, values: np.ndarray, labels: Sequence[str]) -> np.nda
     columns = [*frame.columns, INTERCEPT]
     values = np.append(values, np.ones((len(values), 1)), axis=1)
     return values[:, [columns.index(label) for label in labels]]
+
+
+def event_of(result: xr.Dataset) -> str | None:
+    """The event of y that a result is of, in words; None for y itself."""
+    if "event" not in result.attrs:
+        return None
+    single = "at" in result.coords and result["at"].ndim == 0
+    said = str(result.attrs["event"])
+    return said.replace("`at`", f"{result['at'].item():g}") if single else said

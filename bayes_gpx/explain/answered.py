@@ -55,8 +55,7 @@ SHARED = {
     "obs": """label or list of labels, optional
     Only these rows.""",
     "by": """True, str, list of str, series or frame, optional
-    Explain averages over all rows, groups of rows or weights, as `by`, instead of rows;
-    training rows count by their `weights`.""",
+    Explain averages over all rows, groups or weights, as `by`; training rows have `weights`.""",
     "draws": """int
     Number of draws if `idata` has a single draw of the hyperparameters.""",
     "num_draws": """int, optional
@@ -141,12 +140,16 @@ def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
         if np.ndim(at) and given.get("path") is not None:
             raise ValueError("path was given with several values of at. Pass one of them.")
         view = cast(Any, model).of_event
-        each = [ask(view(of, float(v)), *rest, **given) for v in values]
+        views = [view(of, v) for v in values.tolist()]
+        each = [ask(one, *rest, **given) for one in views]
         if not np.ndim(at):
-            return each[0]
+            event = views[0].specification.response.response_units
+            event = event.format(y=views[0].training.y_name)
+            return each[0].assign_coords(at=values[0]).assign_attrs(event=event)
         first, others = each[0], each[1:]
         common = [n for n, v in first.items() if all(v.equals(one[n]) for one in others)]
-        return side_by_side("at", values.tolist(), each, common).assign(first[common])
+        found = side_by_side("at", values.tolist(), each, common).assign(first[common])
+        return found.assign_attrs(event=f"{of} at `at`")
 
     return call
 

@@ -94,6 +94,11 @@ def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = No
                 f"first has {sorted(map(str, names))} of {sizes}. Call the same explanation "
                 "function for each."
             )
+        if found.attrs.get("event") != first.attrs.get("event"):
+            raise ValueError(
+                f"Result {k} is of {found.attrs.get('event')}, but the first of "
+                f"{first.attrs.get('event')}. Pass the same `of` and `at` for each."
+            )
         for dim in set(first.coords) & set(first.dims) - DRAWS:
             if not found[dim].equals(first[dim]):
                 raise ValueError(

@@ -96,13 +96,14 @@ def predicted(
     ci_prob: float | None = None,
     seed: int | None,
     seen: Seen = None,
+    known: Mapping[str, Any] | None = None,
 ) -> Iterator[Any]:
-    """Yield blocks of predictions, one line for each row."""
+    """Yield blocks of predictions, one line for each row; `known` are exposures and the like."""
     # Columns are row, the columns of `Beside`, and each of the following with _mean, _sd, _lower
     # and _upper: f, on the link scale; y, a new response; for classes a probability for each class
     # but the first of two; rate and y for counts. `predicted` is the most probable class.
     prob = interval_probability(ci_prob)
-    for _, _, found, own in _blocks(model, idata, X, beside, prob, seed):
+    for _, _, found, own in _blocks(model, idata, X, beside, prob, seed, known or {}):
         if seen is not None:
             seen({"prediction": found})
         yield _predictions_table(model, found, own, prob)
@@ -135,7 +136,7 @@ def explained(
     prob = interval_probability(ci_prob)
     against = partial(ATTRIBUTION_METHODS[attribution], baseline=baseline)
     thinned = {"num_draws": EXPLAINED_DRAWS}
-    for asked, options, made, own in _blocks(model, idata, X, beside, prob, seed, **thinned):
+    for asked, options, made, own in _blocks(model, idata, X, beside, prob, seed, {}, **thinned):
         found = {said: verb(*asked, **options) for said, verb in verbs.items()}
         found["attribution"] = against(*asked, **options)
         shares = found["attribution"]
@@ -178,20 +179,22 @@ def _blocks(
     beside: Beside,
     prob: float,
     seed: int | None,
+    known: Mapping[str, Any],
     **thinned: Any,
 ) -> Iterator[tuple[tuple, dict[str, Any], xr.Dataset, Beside]]:
     """Blocks of rows: arguments and options of functions, predictions, and columns of `Beside`."""
     seeds = np.random.SeedSequence(seed).spawn(-(-len(X) // CHUNK))
-    for k, own in enumerate(seeds):
+    for k, entropy in enumerate(seeds):
         rows = X.iloc[k * CHUNK : (k + 1) * CHUNK]
-        options: dict[str, Any] = {"seed": int(own.generate_state(1)[0]), "progressbar": False}
+        options: dict[str, Any] = {"seed": int(entropy.generate_state(1)[0]), "progressbar": False}
         options |= thinned
         options["ci_prob"] = prob
         here = beside.of(rows.index)
         if here.groups is not None:
             options["groups_new"] = here.groups
         asked = (model, idata, rows)
-        yield asked, options, predictions(*asked, **options), here
+        own = {name: values.loc[rows.index].to_numpy() for name, values in known.items()}
+        yield asked, options, predictions(*asked, **(options | own)), here
 
 
 def _predictions_table(

@@ -183,6 +183,10 @@ class LogLogistic(_Positive):
         """Distribution of exp of a logistic variable."""
         return pt.exp(pm.Logistic.dist(f + pt.log(exposure), 1.0 / theta["shape"]))
 
+    def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
+        """Median of log y, or of y per exposure."""
+        return float(np.median(np.log(y if exposure is None else y / exposure)))
+
     # PyMC's density loses its derivatives to rounding where y is far from its median.
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Log density of y given f."""

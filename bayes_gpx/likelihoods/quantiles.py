@@ -1,5 +1,6 @@
 """Quantile regression: f is a quantile of the response."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.likelihoods.base import Exposure, Theta
+from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
 from bayes_gpx.likelihoods.continuous import SIGMA, Real
 from bayes_gpx.numerics.gaussian_expectations import nodes
 from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, log_sum_exp, ndtr
@@ -20,12 +21,25 @@ class AsymmetricLaplace(Real):
     """See `asymmetric_laplace`."""
 
     level: float = 0.5
-    hyperparameters = {"sigma": SIGMA}
     smooth = False
 
     def __repr__(self) -> str:
         """As results and plots name it."""
         return f"asymmetric_laplace(quantile={self.level:g})"
+
+    @property
+    def hyperparameters(self) -> Mapping[str, DefaultPrior]:  # type: ignore[override]
+        """`sigma`, of which the sd of noise is a multiple."""
+        multiple = float(np.sqrt(self.variance(0.0, {"sigma": 1.0})))
+
+        def sigma(
+            name: str,
+            dims: tuple[str, ...] | None = None,
+            least: np.ndarray | float | None = None,
+        ) -> Tensor:
+            return SIGMA.prior(name, dims, None if least is None else least / multiple)
+
+        return {"sigma": DefaultPrior(sigma, in_units_of_y=True)}
 
     def _rates(self, theta: Theta) -> tuple[Any, Any]:
         """How fast the density falls above f, and below."""
@@ -198,7 +212,7 @@ def asymmetric_laplace(quantile: float = 0.5) -> AsymmetricLaplace:
     >>> round(found["f_mean"].item(), 2)  # sin(1)
     0.84
     """
-    if not 0.0 < quantile < 1.0:
+    if not isinstance(quantile, float | np.floating) or not 0.0 < quantile < 1.0:
         raise ValueError(f"quantile is {quantile!r}. Pass a number between 0 and 1.")
     return AsymmetricLaplace(float(quantile))
 

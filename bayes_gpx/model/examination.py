@@ -97,6 +97,8 @@ def _noise(model: Any, idata: xr.DataTree) -> Iterator[str]:
         return
     theta = dict(model.fixed) | dict(medians(model, idata))
     sigma = np.asarray(theta["sigma"])
+    if not spec.observation.smooth:  # whose noise has another sd
+        sigma = np.sqrt(spec.observation.variance(0.0, {"sigma": sigma}))
     own = 0.0
     if spec.family == "GPX":
         size = (data.scaled()["Z"] ** 2).mean(axis=0)

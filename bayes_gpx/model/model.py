@@ -188,6 +188,11 @@ class Model:
                 f"of is {of!r}, but likelihood={self.specification.likelihood!r} has no order of "
                 "y. Its probabilities are explained without of_event."
             )
+        try:
+            at = float(at)
+        except (TypeError, ValueError):
+            coded = ", such as the code of a category" if observation.discrete else ""
+            raise ValueError(f"at is {at!r}. Pass a number{coded}.") from None
         if observation.exposure_name != "exposure":
             raise ValueError(
                 f"of is {of!r}, but the model has {observation.exposure_name}=, and the "
@@ -209,7 +214,7 @@ class Model:
             raise ValueError(f"at is {at!r}, but a quantile needs a probability between 0 and 1.")
         self.training.refuse_all_outputs()
         scaling = self.training.y_scaling if observation.scaled else Scaling(0.0, 1.0)
-        event = Event(observation, of, float(at), float(scaling.center), float(scaling.scale))
+        event = Event(observation, of, at, float(scaling.center), float(scaling.scale))
         view = type(self).__new__(type(self))
         view.__dict__.update(self.__dict__, specification=replace(self.specification, event=event))
         return view

@@ -12,8 +12,10 @@ from arviz_plots.visuals import hline, set_ylim, vline
 
 from bayes_gpx.aliases import Backend, Column
 from bayes_gpx.draws.intervals import interval_of, interval_probability
+from bayes_gpx.draws.naming import event_of
 from bayes_gpx.draws.points import read_observed
 from bayes_gpx.likelihoods import KNOWN, named
+from bayes_gpx.likelihoods.events import KINDS
 from bayes_gpx.plots.layout import Layer, draw
 from bayes_gpx.plots.selection import (
     MOST_PANELS,
@@ -127,7 +129,8 @@ def plot_predictions(
     vertical, said, along_x = what, [], {"x": x, "joined": curve, "color": "C0"}
     layers: list[Layer] = []
     new = None
-    if number and ("y" in dataset or "y_mean" in dataset):
+    event = event_of(dataset)
+    if number and event is None and ("y" in dataset or "y_mean" in dataset):
         new, vertical = interval_of(chosen, "y", prob).reset_coords(drop=True), "response"
         said.append(f"{what} dark, new response light")
         layers.append(
@@ -150,7 +153,9 @@ def plot_predictions(
             colors = "black inside, orange outside"
         said.append(f"observed: {colors}")
         layers.append(("observed", _observed, observed, {"x": x, "outside": outside}))
-    if gaussian:
+    if event is not None:
+        vertical = what = event
+    elif gaussian:
         vertical += f" [{short(dataset.attrs['units'])}]"
     elif name == "probability" and not cols:
         vertical = f"probability of {short(labels[0])}"
@@ -159,7 +164,7 @@ def plot_predictions(
     if cols:
         texts["title"] = lambda da: short(da["class"])
     layers.append(("", few_numbers, mean, {}))
-    if name == "probability":
+    if name in ("probability", "survival"):
         layers.append(("", set_ylim, mean, {"limits": (-0.04, 1.04)}))
     layers.append(("labels", label_axes, mean, texts))
     title = "; ".join([f"Predictions, {prob:.0%} intervals", *said, *some])
@@ -170,7 +175,7 @@ def _response(dataset: xr.Dataset, y: Column | None) -> str:
     """Name of the response, or of f, that has dark intervals."""
     itself = _is_response(dataset)
     known = ("probability", "rate", "mean", "median", *(["smooth"] if itself else []), "f")
-    held = [name for name in known if f"{name}_mean" in dataset]
+    held = [name for name in (*KINDS, *known) if f"{name}_mean" in dataset]
     if not held or "value" not in dataset or "obs" not in dataset.dims:
         raise ValueError(
             "The dataset has no predictions over observations. Pass the result of bx.predictions, "
@@ -184,6 +189,15 @@ def _response(dataset: xr.Dataset, y: Column | None) -> str:
         raise ValueError(
             f"The dataset has no draws of `{lacking[0]}`, which its intervals need. Pass the "
             "result of bx.predictions with keep='draws'."
+        )
+    if "at" in dataset.dims:
+        raise ValueError(
+            f"The dataset has {dataset.sizes['at']} values of at. Choose one: dataset.sel(at=...)."
+        )
+    if y is not None and "event" in dataset.attrs:
+        raise ValueError(
+            f"y was given with predictions of the {event_of(dataset)}. Leave y out, or pass "
+            "predictions of y."
         )
     if y is not None and held[0] == "f" and not itself:
         raise ValueError(

@@ -8,6 +8,7 @@ from pathlib import Path
 import xarray as xr
 
 from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.naming import event_of
 from bayes_gpx.export.long_form import DRAWS
 
 HOW = {
@@ -68,18 +69,24 @@ def _method(result: xr.Dataset) -> str:
 
 def estimand(result: xr.Dataset, quantity: str) -> str:
     """What a quantity of a result estimates, in words."""
-    attrs, of = result.attrs, "f"
+    attrs, of, event = result.attrs, "f", event_of(result)
     if "weight" in attrs:
         of = f"weight of {attrs['weight']}"
     elif attrs.get("of") == "log_variance":
         of = "log variance"
     elif attrs.get("scale") == "response":
-        of = "mean response"
+        of = "mean response" if event is None else "response"
     labels = attrs.get("labels", ())
     given = {name: attrs.get(name) for name in ("treatment", "contrast", "question", "gap_of")}
     given["comparison"] = attrs.get("comparison", "difference")
     given["label"] = labels[1] if len(labels) == 2 else "the class"
     words = TABLE[quantity]["estimand"].format(of=of, how=HOW[_method(result)], **given)
+    if event is not None and quantity == "response":
+        return f"the {event}, at x"
+    if event is not None and "{of}" in TABLE[quantity]["estimand"] and of == "response":
+        words += f", where the response is the {event}"
+    if "at" in result.coords and result["at"].ndim == 0:
+        words = words.replace("`at`", f"{result['at'].item():g}")
     left_out = "elpd" in result and quantity in ("y", "probability", "rate", "response")
     return f"{words}, predicted from the other rows" if left_out else words
 
@@ -92,6 +99,8 @@ def unit(result: xr.Dataset, quantity: str, names: list[str]) -> str:
         return [*own, said][0]
     if "output" in result.dims:
         return "each output's own"
+    if quantity == "response" and (event := event_of(result)) is not None:
+        return event
     if said:
         return next((whole.removeprefix(k) for k in LINKED if whole.startswith(k)), whole)
     # Paths have the unit of the derivative, which their attributions multiply by the change.

@@ -248,16 +248,18 @@ def _check_expectations(own: _Scalar, each: np.ndarray, rng: np.random.Generator
         exact = values @ weights
         agree(f"The expected {said} of the response", found, exact, 1e-5 * np.abs(exact) + 1e-8)
     logp = own("logp", f, each[..., None])
+    first, second, _ = own("derivatives", f, each[..., None])
     found = own("expected_log", mean, np.sqrt(variance), each)
+    exact = [logp @ weights, first @ weights, -second @ weights]
+    if not of.smooth:
 
-    def average(m: np.ndarray, V: np.ndarray) -> np.ndarray:
-        return own("logp", m[:, None] + np.sqrt(V)[:, None] * z, each[..., None]) @ weights
+        def average(m: np.ndarray, V: np.ndarray) -> np.ndarray:
+            return own("logp", m[:, None] + np.sqrt(V)[:, None] * z, each[..., None]) @ weights
 
-    # By differences, because `logp` may have kinks.
-    h = 1e-2
-    slope = (average(mean + h, variance) - average(mean - h, variance)) / (2.0 * h)
-    narrower, wider = average(mean, variance - h), average(mean, variance + h)
-    exact = [logp @ weights, slope, (narrower - wider) / h]
+        h = 1e-2
+        slope = (average(mean + h, variance) - average(mean - h, variance)) / (2.0 * h)
+        narrower, wider = average(mean, variance - h), average(mean, variance + h)
+        exact = [logp @ weights, slope, (narrower - wider) / h]
 
     def agree_at(
         what: str, found: np.ndarray, exact: np.ndarray, allowed: np.ndarray, cure: str = ""

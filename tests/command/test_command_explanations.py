@@ -42,6 +42,28 @@ def test_units_are_kept_from_the_fit_to_tables(tmp_path, capsys):
         assert match in capsys.readouterr().err
 
 
+def test_predictions_are_at_the_exposures_of_the_file(tmp_path, capsys):
+    """The columns that the fit was given are read again, and the command says if one is missing."""
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"dose": rng.normal(size=20), "hours": rng.uniform(1, 20, 20)})
+    frame["falls"] = rng.poisson(0.2 * frame["hours"])
+    frame.to_csv(tmp_path / "falls.csv", index=False)
+    options = "--target falls --exposure hours --likelihood poisson --model gp --method map".split()
+    assert cli.main(["fit", f"{tmp_path}/falls.csv", *options, "--out", f"{tmp_path}/run"]) == 0
+    out, tables = tmp_path / "out.csv", []
+    for name in ("hours", "dose"):
+        frame[["dose", name]].T.drop_duplicates().T.to_csv(tmp_path / "new.csv", index=False)
+        assert (
+            cli.main(["predict", f"{tmp_path}/run", f"{tmp_path}/new.csv", "--out", f"{out}"]) == 0
+        )
+        tables.append(pd.read_csv(out))
+        told = "no column hours, so predictions are for exposure of 1" in capsys.readouterr().out
+        assert told == (name == "dose")
+    given, without = tables
+    assert_allclose(given["rate_mean"], frame["hours"] * without["rate_mean"], rtol=1e-6)
+    assert (given["y_upper"] > 1.5 * without["y_upper"]).any()
+
+
 def test_explained_rows_are_what_the_verbs_say(folder):
     out = folder / "explained.csv"
     assert cli.main(["explain", f"{folder}/run", f"{folder}/new.csv", "--out", str(out)]) == 0

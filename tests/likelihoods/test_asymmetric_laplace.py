@@ -160,6 +160,20 @@ def test_a_quantile_is_kept_in_files_and_explained_in_units_of_y(tmp_path):
     assert_allclose(found["f_mean"], expected["f_mean"], rtol=1e-12)
 
 
-def test_a_quantile_is_a_probability():
-    with pytest.raises(ValueError, match="quantile is 90. Pass a number between 0 and 1"):
-        asymmetric_laplace(quantile=90)
+@pytest.mark.parametrize("wrong", [90.0, "0.9"])
+def test_a_quantile_is_a_probability(wrong):
+    with pytest.raises(ValueError, match="quantile is .*90?.*. Pass a number between 0 and 1"):
+        asymmetric_laplace(quantile=wrong)
+
+
+def test_rounding_bounds_the_sd_of_noise():
+    """Of numbers rounded to 1 it is at least that of rounding, which is far above `sigma`."""
+    X = np.linspace(0.0, 6.0, 120)[:, None]
+    y = np.round(20 + 2 * np.sin(X[:, 0]) + 3 * np.random.default_rng(0).normal(size=120))
+    likelihood = asymmetric_laplace(quantile=0.98)
+    model = bx.GP(X, y, likelihood=likelihood)
+    idata = model.fit("map", **QUIET)
+    assert "examination" not in idata.attrs or "rounding" not in idata.attrs["examination"]
+    sigma = idata["posterior"]["sigma"].item() * y.std()
+    assert np.sqrt(likelihood.variance(0.0, {"sigma": sigma})) > np.sqrt(1 / 12)
+    assert sigma < 0.2  # of the scale of the check loss, where rounding has an sd of 0.29

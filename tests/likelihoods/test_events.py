@@ -14,6 +14,7 @@ from scipy.special import gamma
 import bayes_gpx as bx
 import lifelines_values
 from bayes_gpx.draws import results
+from bayes_gpx.likelihoods import named
 from bayes_gpx.plots.selection import at_baseline
 from known_draws import known, scattered
 
@@ -269,3 +270,59 @@ def test_brier_scores_are_those_of_whole_durations():
     for wrong, message in ((found.drop_vars("at"), "no survival"), (found, "True or False")):
         with pytest.raises(ValueError, match=message):
             bx.metrics.brier_score(wrong.isel(at=0) if wrong is not found else found, time, time)
+
+
+def test_brier_scores_do_not_depend_on_ties():
+    """In whole months, where many rows end as others are lost: the scores of all durations."""
+    random, n, at = np.random.default_rng(3), 40_000, np.array([2.0, 3.0, 4.0])
+    time, lost = random.integers(1, 7, n), random.integers(1, 7, n)
+    survival = np.tile([0.9, 0.6, 0.2], (n, 1))
+    found = xr.Dataset({"survival_mean": (("obs", "at"), survival)}, {"obs": range(n), "at": at})
+    square = ((time[:, None] > at) - survival) ** 2
+    bounded = bx.metrics.brier_score(found, np.minimum(time, lost), time <= lost)
+    weighted_error = 3.0 * square.std(axis=0) * np.sqrt(2.0 / n)
+    assert (np.abs(bounded - square.mean(axis=0)) < weighted_error).all()
+
+
+def test_results_say_which_event_they_are_of():
+    model, theta = bx.GP(X, TIMES, likelihood="weibull"), KERNEL | {"shape": 2.0}
+    options = {"obs": X.index[:3], "seed": 1, **QUIET}
+    one, other = (
+        bx.predictions(model, theta, of="survival", at=at, **options) for at in (AT, 40.0)
+    )
+    both = bx.predictions(model, theta, of="survival", at=[AT, 40.0], **options)
+    event = "probability that y > 25"
+    assert one.attrs["event"] == event and one["at"].item() == AT
+    assert "exceeds 25 (unit: probability)" in bx.describe(one, obs=0)
+    assert "exceeds 40 (unit: probability)" in bx.describe(both.sel(at=40.0), obs=0)
+    said = json.loads(bx.to_json(one))
+    assert said["units"]["response"] == event
+    assert said["estimands"]["response"] == f"the {event}, at x"
+    assert said["estimands"]["f"].startswith("f(x)")
+    shares = bx.attributions(model, theta, of="survival", at=AT, **options)
+    assert f", where the response is the {event}" in bx.describe(shares, obs=0)
+    with pytest.raises(ValueError, match="is of probability that y > 40, but the first of"):
+        bx.combined([one, other])
+    with pytest.raises(ValueError, match="several values of at"):
+        bx.metrics.concordance(both, TIMES[:3], np.ones(3, bool))
+    with pytest.raises(ValueError, match="at is 'long'. Pass a number"):
+        bx.predictions(model, theta, of="survival", at="long", **options)
+
+
+def test_predictions_of_an_event_are_drawn():
+    model, theta = bx.GP(X, TIMES, likelihood="weibull"), KERNEL | {"shape": 2.0}
+    options = {"of": "survival", "obs": X.index[:3], "seed": 1, **QUIET}
+    found = bx.predictions(model, theta, at=[AT, 40.0], **options)
+    pc = bx.plot_predictions(found.sel(at=40.0), backend="none")
+    assert "new_response" not in pc.viz.children
+    for wrong, y, message in ((found, None, "Choose one"), (found.sel(at=AT), TIMES[:3], "y was")):
+        with pytest.raises(ValueError, match=message):
+            bx.plot_predictions(wrong, y, backend="none")
+
+
+def test_the_center_of_medians_does_not_follow_one_long_duration():
+    far = np.append(TIMES[1:], 1e9)
+    near, shifted = (named("loglogistic").center(y) for y in (TIMES, far))
+    assert_allclose(near, np.median(np.log(TIMES)))
+    assert abs(shifted - near) < 0.2
+    assert_allclose(named("loglogistic").center(3.0 * TIMES, np.full(40, 3.0)), near)

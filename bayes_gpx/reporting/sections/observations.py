@@ -50,7 +50,7 @@ def _chosen(findings: Findings) -> Iterator[Part]:
 
 def _one(findings: Findings, label: Any) -> Iterator[Part]:
     found, predicted = findings.explained.sel(obs=label), findings.predicted_chosen.sel(obs=label)
-    name, which = findings.mean_name, findings.second
+    name, which = findings.model.specification.response.reported, findings.second
     if findings.classes:
         which = predicted["class"].values[int(predicted[f"{name}_mean"].argmax("class"))]
         found, predicted = found.sel({"class": which}), predicted.sel({"class": which})
@@ -61,6 +61,10 @@ def _one(findings: Findings, label: Any) -> Iterator[Part]:
     mean = number(predicted[f"{name}_mean"])
     heading = f"Observation {label}: {what}{of} {mean} {interval(low, high)}{unit}"
     told = [*findings.known_of(label), _total(findings, found, of), *_sentences(findings, found)]
+    exposed = findings.model.specification.observation.exposure_name
+    if exposed in predicted and float(predicted[exposed]) != 1.0:
+        heading += f", for {exposed} of {number(predicted[exposed])}"
+        told.append(f"Differences are for {exposed} of 1.")
     yield Points(heading, told, str(label))
     there = None if findings.by_place else predicted.expand_dims(obs=[label])
     steps = found.expand_dims(obs=[label])

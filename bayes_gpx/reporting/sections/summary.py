@@ -118,6 +118,8 @@ def _effects(findings: Findings) -> Iterator[Part]:
         count = f"{used} observations" if used == known else f"{used} of {known} observations"
         of = f"{name}{findings.unit(name)}"
         of = f"the probability of {findings.second}" if findings.second else of
+        if (event := findings.model.specification.event) is not None:
+            of = f"the {event.response_units.format(y=name)}"
         yield Points(
             f"Strongest effects on {of}, on average over {count}, with "
             f"{findings.prob:.0%} intervals",
