@@ -178,9 +178,12 @@ def loo_predictions(
     if observation.processes:
         sd = np.sqrt(_averaged(weights, around + (expected - first) ** 2))
     elif observation.mean_name is None:
-        own = (model.specification.of_outputs(theta, training.code) for _, theta in hyper)
+        own = [model.specification.of_outputs(theta, training.code) for _, theta in hyper]
         noise = np.array([observation.variance(0.0, theta, exposure) for theta in own])
         around = spread + noise.reshape((*spread.shape[:2], -1))
+        shift = np.array([observation.shift(theta) for theta in own])
+        expected = expected + shift.reshape((*spread.shape[:2], -1))
+        first = _averaged(weights, expected)
         sd = scaling.scale * np.sqrt(_averaged(weights, around + (expected - first) ** 2))
         first = scaling.center + scaling.scale * first
     else:

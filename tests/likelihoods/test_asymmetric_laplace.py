@@ -160,6 +160,19 @@ def test_a_quantile_is_kept_in_files_and_explained_in_units_of_y(tmp_path):
     assert_allclose(found["f_mean"], expected["f_mean"], rtol=1e-12)
 
 
+def test_rows_left_out_have_the_mean_of_their_draws():
+    """Of y, not of its quantile: the noise has another mean."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(12, 1))
+    model = bx.GP(X, X[:, 0] + rng.gumbel(size=12), likelihood=asymmetric_laplace(quantile=0.8))
+    theta = {"lengthscale": [1.5], "amplitude": 1.0, "sigma": 0.1}
+    found = bx.loo_predictions(model, theta, seed=1, **QUIET)
+    drawn = found["y"].stack(sample=("chain", "draw"))
+    error = found["y_sd"] / np.sqrt(drawn.sizes["sample"])
+    assert (np.abs(drawn.mean("sample") - found["y_mean"]) < 5 * error).all()
+    assert_allclose(drawn.std("sample"), found["y_sd"], rtol=0.2)
+
+
 @pytest.mark.parametrize("wrong", [90.0, "0.9"])
 def test_a_quantile_is_a_probability(wrong):
     with pytest.raises(ValueError, match="quantile is .*90?.*. Pass a number between 0 and 1"):
