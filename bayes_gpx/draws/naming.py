@@ -31,7 +31,9 @@ def origin(model: ModelLike) -> dict[str, Any]:
         "bayes_gpx": version("bayes_gpx"),
         "pymc": pm.__version__,
     }
-    weight = model.training.weight
+    event, weight = model.specification.event, model.training.weight
+    if event is not None:
+        found["event"] = event.response_units.format(y=model.training.y_name)
     return found if weight is None else found | {"weight": weight, "scale": "latent"}
 
 

@@ -140,16 +140,14 @@ def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
         if np.ndim(at) and given.get("path") is not None:
             raise ValueError("path was given with several values of at. Pass one of them.")
         view = cast(Any, model).of_event
-        views = [view(of, v) for v in values.tolist()]
-        each = [ask(one, *rest, **given) for one in views]
+        each = [ask(view(of, v), *rest, **given) for v in values.tolist()]
         if not np.ndim(at):
-            event = views[0].specification.response.response_units
-            event = event.format(y=views[0].training.y_name)
-            return each[0].assign_coords(at=values[0]).assign_attrs(event=event)
+            return each[0]
         first, others = each[0], each[1:]
         common = [n for n, v in first.items() if all(v.equals(one[n]) for one in others)]
         found = side_by_side("at", values.tolist(), each, common).assign(first[common])
-        return found.assign_attrs(event=f"{of} at `at`")
+        words = KINDS[cast(str, of)].replace("{at:g}", "`at`")
+        return found.assign_attrs(event=words.format(y=cast(Any, model).training.y_name))
 
     return call
 

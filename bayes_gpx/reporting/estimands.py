@@ -10,6 +10,7 @@ import xarray as xr
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.draws.naming import event_of
 from bayes_gpx.export.long_form import DRAWS
+from bayes_gpx.likelihoods.events import KINDS
 
 HOW = {
     "integrated_gradients": "by integrated gradients",
@@ -81,12 +82,10 @@ def estimand(result: xr.Dataset, quantity: str) -> str:
     given["comparison"] = attrs.get("comparison", "difference")
     given["label"] = labels[1] if len(labels) == 2 else "the class"
     words = TABLE[quantity]["estimand"].format(of=of, how=HOW[_method(result)], **given)
-    if event is not None and quantity == "response":
+    if event is not None and quantity in ("response", *KINDS):
         return f"the {event}, at x"
     if event is not None and "{of}" in TABLE[quantity]["estimand"] and of == "response":
         words += f", where the response is the {event}"
-    if "at" in result.coords and result["at"].ndim == 0:
-        words = words.replace("`at`", f"{result['at'].item():g}")
     left_out = "elpd" in result and quantity in ("y", "probability", "rate", "response")
     return f"{words}, predicted from the other rows" if left_out else words
 

@@ -100,7 +100,8 @@ def test_prior_center_of_counts_is_the_log_of_their_rate():
 def test_likelihoods_by_name_and_link():
     assert named("bernoulli") is KNOWN["bernoulli"]["logit"]
     assert named("bernoulli", "probit") is KNOWN["bernoulli"]["probit"]
-    assert [name for name in KNOWN if named(name).scaled] == ["normal", "student_t"]
+    scaled = [name for name in KNOWN if named(name).scaled]
+    assert scaled == ["normal", "student_t", "asymmetric_laplace"]
     with pytest.raises(ValueError, match="likelihood: unknown 'gumbel'.*'poisson'"):
         named("gumbel")
     with pytest.raises(ValueError, match="link is 'probit'.*'poisson' expects.*'log'"):
