@@ -59,8 +59,8 @@ def predict_command(
     rate         for counts, their expected value
     mean         for amounts, proportions and ratings; median for "loglogistic"
 
-    Columns that gave the fit its exposure, trials or known noise are used too; without them
-    predictions are for an exposure of 1, a single trial, and f alone.
+    Exposures, trials and known noise come from the columns that the fit was given. If NEW lacks the
+    column, predictions are for an exposure of 1 or a single trial, and without noise y is left out.
 
     If you interrupt the command by Ctrl-C, the rows so far are kept. With --json the command prints
     the same numbers as one JSON object, for programs and auditors, and needs no --out.

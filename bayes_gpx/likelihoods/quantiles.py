@@ -13,7 +13,10 @@ from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
 from bayes_gpx.likelihoods.continuous import SIGMA, Real
 from bayes_gpx.numerics.gaussian_expectations import nodes
-from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, log_sum_exp, ndtr
+from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, log_normal, log_sum_exp, ndtr
+
+NODES_OF_A_SIDE = 60
+"""Of expectations with weights of rows; others have closed forms."""
 
 
 @dataclass(frozen=True)
@@ -124,8 +127,17 @@ class AsymmetricLaplace(Real):
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Tensor, Tensor]:
         """Nodes of f ~ N(mean, variance), and logs of weights that have p(y | f) in them."""
+        # Each side of the kink has nodes of its own.
         slope = self.derivatives(mean, y, theta)[0]
-        return nodes(lambda f: self.logp(f, y[:, None], theta), mean, variance, slope, y)
+        f, _ = nodes(lambda f: self.logp(f, y[:, None], theta), mean, variance, slope, y)
+        low, high = f[:, :1], f[:, -1:]
+        kink = pt.clip(y[:, None], low, high)
+        x, weights = np.polynomial.legendre.leggauss(NODES_OF_A_SIDE)
+        sides = (low, kink - low), (kink, high - kink)
+        f = pt.concatenate([start + wide * (x + 1.0) / 2.0 for start, wide in sides], axis=1)
+        steps = pt.concatenate([wide * weights / 2.0 for _, wide in sides], axis=1)
+        density = log_normal(f, mean[:, None], variance[:, None])
+        return f, self.logp(f, y[:, None], theta) + density + pt.log(steps)
 
     def shift(self, theta: Theta) -> Any:
         """Mean of y minus f."""

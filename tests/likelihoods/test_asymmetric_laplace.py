@@ -10,6 +10,7 @@ from scipy import optimize, stats
 
 import bayes_gpx as bx
 from bayes_gpx.likelihoods import asymmetric_laplace
+from bayes_gpx.likelihoods.rows import Weighted
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.testing import check_likelihood
 
@@ -93,6 +94,26 @@ def integrals(quantile, y, mean, variance, sigma):
         share = quad(lambda f: below(f) * mp.npdf(f, mean, sd), places)
         factor = mp.log(tau * (1 - tau) / s) - mp.log(2 * mp.pi * variance) / 2
         return [float(v) for v in (mp.log(total) + top + factor, center, spread, share)]
+
+
+def test_a_weighted_density_is_one_of_a_smaller_scale():
+    """p^2 is another asymmetric Laplace density, of half the scale, times a constant."""
+    y, mean, variance = (np.array(v) for v in ([0.3, -2.0, 1.0], [0.0, 0.5, 1.0], [1.0, 0.2, 3.0]))
+    given = [pt.as_tensor(v) for v in (y, mean, variance)]
+    likelihood, exposure = asymmetric_laplace(quantile=0.7), np.tile([1.0, 2.0], (3, 1))
+    own, half = ({"sigma": pt.as_tensor(np.float64(v))} for v in (0.4, 0.2))
+    twice = Weighted(likelihood)
+    found = [
+        twice.log_predictive(*given, own, pt.as_tensor(exposure)),
+        *twice.posterior_moments(*given, own, pt.as_tensor(exposure)),
+    ]
+    expected = [
+        likelihood.log_predictive(*given, half),
+        *likelihood.posterior_moments(*given, half),
+    ]
+    *found, density, mean, variance = pytensor.function([], [*found, *expected], mode=MODE)()
+    constant = 2.0 * np.log(0.3 * 0.7 / 0.4) - np.log(0.3 * 0.7 / 0.2)
+    assert_allclose(found, [density + constant, mean, variance], rtol=1e-8)
 
 
 def test_the_posterior_is_that_of_random_functions():

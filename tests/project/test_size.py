@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 439_300, "code lines": 40_010, "files": 302}
+LIMITS = {"tokens": 439_460, "code lines": 40_020, "files": 302}
 
 LAYOUT = {
     tokenize.COMMENT,
