@@ -95,7 +95,13 @@ class Names:
         if self.observation.labelled and self.labels is None:
             return read_response(y, frame, read=labels_of_part)
         known = None if self.labels is None else np.array(self.labels)
-        return read_response(y, frame, read=lambda values: self.observation.read(values, known))
+        y, labels = read_response(y, frame, read=lambda v: self.observation.read(v, known))
+        if labels is not None and not self.observation.labelled:
+            raise ValueError(
+                f"Column {self.y!r} has named categories, whose codes may differ between parts of "
+                "out-of-core data. Store whole numbers in place of them."
+            )
+        return y, labels
 
 
 @dataclass(frozen=True, eq=False)

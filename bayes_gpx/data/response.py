@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from functools import reduce
+from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from bayes_gpx.data.categorical import is_missing
 from bayes_gpx.data.features import Frame, read_response, refuse_words
+from bayes_gpx.validation import one_of
 
 
 class Reader(Protocol):
@@ -78,16 +80,33 @@ MOST_CATEGORIES = 100
 """Most ordered categories: each pair of neighbours has a cutpoint between them."""
 
 
-def read_categories(y: Any, first: int, count: int, name: str = "y") -> np.ndarray:
-    """Whole numbers (n,), or codes of an ordered categorical: `count` of them, if it is known."""
+def read_categories(
+    y: Any, first: int, count: int, names: Sequence[str] = (), name: str = "y"
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Whole numbers (n,), of which `count` are known or any; and names of the codes 0, 1, ..."""
+    # An ordered categorical is coded by the known `names`, or by its own. One of whole numbers
+    # without a gap needs no codes, and has no names.
     kind: Any = getattr(y, "dtype", None)
-    if hasattr(kind, "categories"):
-        if not kind.ordered:
+    given, cells = getattr(kind, "categories", ()), np.asarray(y).tolist()
+    own = [*given] if hasattr(given, "__iter__") else []  # Polars' Categorical has no list of them
+    coded = bool(own) or any(isinstance(v, str) for v in cells)
+    if coded and not names and not getattr(kind, "ordered", own):
+        raise ValueError(
+            f"{name} has categories without an order. Pass whole numbers, or order the "
+            f"categories, as with pd.Categorical({name}, categories=[...], ordered=True)."
+        )
+    numbered = own and all(isinstance(v, Real) for v in own)
+    if not names and own and not (numbered and own == [own[0] + k for k in range(len(own))]):
+        if count:
             raise ValueError(
-                f"{name} has categories without an order. Pass whole numbers, or order the "
-                f"categories, as with pd.Categorical({name}, categories=[...], ordered=True)."
+                f"{name} has named categories, and the training data whole numbers. Pass the "
+                "numbers."
             )
-        y = np.where(y.isna(), np.nan, getattr(y, "cat", y).codes)
+        names = tuple(map(str, own))
+    if names and coded:
+        for cell in dict.fromkeys(str(v) for v in cells if not is_missing(v)):
+            one_of(name, cell, names)
+        y = np.array([np.nan if is_missing(v) else names.index(str(v)) for v in cells])
     values = read_reals(y, name)
     bad = np.flatnonzero(values != np.floor(values))
     if len(bad):
@@ -109,7 +128,7 @@ def read_categories(y: Any, first: int, count: int, name: str = "y") -> np.ndarr
             f"{name} goes from {low:g} to {high:g}, but ordered categories are between 2 and "
             f"{MOST_CATEGORIES}. Merge some, or use likelihood='normal' or 'poisson'."
         )
-    return values
+    return values, tuple(names)
 
 
 def read_labels(

@@ -31,6 +31,8 @@ def origin(model: ModelLike) -> dict[str, Any]:
         "bayes_gpx": version("bayes_gpx"),
         "pymc": pm.__version__,
     }
+    if names := getattr(model.specification.observation, "names", ()):
+        found["categories"] = [*names]  # of the codes 0, 1, ...
     event, weight = model.specification.event, model.training.weight
     if event is not None:
         found["event"] = event.response_units.format(y=model.training.y_name)
@@ -105,4 +107,7 @@ def event_of(result: xr.Dataset) -> str | None:
         return None
     single = "at" in result.coords and result["at"].ndim == 0
     said = str(result.attrs["event"])
-    return said.replace("`at`", f"{result['at'].item():g}") if single else said
+    if not single:
+        return said
+    at = result["at"].item()
+    return said.replace("`at`", at if isinstance(at, str) else f"{at:g}")

@@ -11,7 +11,7 @@ import xarray as xr
 from bayes_gpx.aliases import Column, Labels, Table
 from bayes_gpx.data.dates import date_after
 from bayes_gpx.data.features import read_features, refuse_misaligned, row_labels
-from bayes_gpx.data.response import read_reals, texts
+from bayes_gpx.data.response import read_categories, read_reals, texts
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
@@ -376,8 +376,10 @@ def read_observed(dataset: xr.Dataset, y: Column) -> xr.DataArray:
     labels = row_labels(y)
     if labels is not None:
         refuse_misaligned(index, labels, "the dataset", "y")
-    known = dataset.attrs.get("labels")
-    if known is None:
+    known, categories = (dataset.attrs.get(name) for name in ("labels", "categories"))
+    if categories is not None:
+        values, _ = read_categories(y, 0, len(categories), categories)
+    elif known is None:
         values = read_reals(y)
     else:
         read = texts(y)

@@ -146,7 +146,7 @@ def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
         first, others = each[0], each[1:]
         common = [n for n, v in first.items() if all(v.equals(one[n]) for one in others)]
         found = side_by_side("at", values.tolist(), each, common).assign(first[common])
-        words = KINDS[cast(str, of)].replace("{at:g}", "`at`")
+        words = KINDS[cast(str, of)].replace("{at}", "`at`")
         return found.assign_attrs(event=words.format(y=cast(Any, model).training.y_name))
 
     return call

@@ -66,7 +66,7 @@ def attributions(
     method: str = "exact",
     steps: int | None = None,
     of: Of | Literal["log_variance"] = "value",
-    at: float | Sequence[float] | None = None,
+    at: float | str | Sequence[float | str] | None = None,
     groups_new: Column | None = None,
     obs: Labels | None = None,
     by: By = None,

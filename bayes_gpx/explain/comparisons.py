@@ -57,7 +57,7 @@ def comparisons(
     by: By = None,
     on: Literal["response", "latent"] = "response",
     of: Of = "value",
-    at: float | Sequence[float] | None = None,
+    at: float | str | Sequence[float | str] | None = None,
     ci_prob: float | None = None,
     draws: int = 1000,
     num_draws: int | None = None,

@@ -43,7 +43,7 @@ def derivatives(
     by: By = None,
     order: Literal[1, 2] = 1,
     of: Of = "value",
-    at: float | Sequence[float] | None = None,
+    at: float | str | Sequence[float | str] | None = None,
     draws: int = 1000,
     num_draws: int | None = None,
     features: Sequence[str] | None = None,

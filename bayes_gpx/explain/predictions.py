@@ -50,7 +50,7 @@ def predictions(
     by: By = None,
     on: Literal["response", "latent"] = "response",
     of: Literal["value", "survival", "probability", "hazard", "quantile"] = "value",
-    at: float | Sequence[float] | None = None,
+    at: float | str | Sequence[float | str] | None = None,
     exposure: Column | None = None,
     trials: Column | None = None,
     noise_sd: Column | None = None,
@@ -80,7 +80,7 @@ def predictions(
         their own deviations. Z_new is required if the model was given Z.
     on : {"response", "latent"}
         "latent" returns only f, on the link scale, for non-Gaussian likelihoods.
-    of, at : {"value", "survival", "probability", "hazard", "quantile"}, float or list of these
+    of, at : {"value", "survival", "probability", "hazard", "quantile"}, value or list of these
         Predict the mean of y, or an event at a value as in `GP.of_event`; several add a dim `at`.
     exposure, trials, noise_sd : array (m,), optional
         Exposure of new counts, trials of new rows for "binomial", or known noise of new rows, in

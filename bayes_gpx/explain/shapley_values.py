@@ -53,7 +53,7 @@ def shapley_values(
     method: Literal["exact", "permutations", "fanova"] = "exact",
     permutations: int = 256,
     of: Of | Literal["log_variance"] = "value",
-    at: float | Sequence[float] | None = None,
+    at: float | str | Sequence[float | str] | None = None,
     groups_new: Column | None = None,
     obs: Labels | None = None,
     draws: int = 1000,

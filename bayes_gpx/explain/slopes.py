@@ -47,7 +47,7 @@ def slopes(
     covariance: bool = False,
     on: Literal["response", "latent"] = "response",
     of: Of = "value",
-    at: float | Sequence[float] | None = None,
+    at: float | str | Sequence[float | str] | None = None,
     path: str | PathLike | None = None,
     cores: int | None = None,
     seed: int | None = None,

@@ -15,10 +15,10 @@ STEPS = 321
 
 
 KINDS = {
-    "survival": "probability that {y} > {at:g}",
-    "probability": "probability that {y} = {at:g}",
-    "hazard": "hazard at {y} = {at:g}",
-    "quantile": "quantile {at:g} of {y}",
+    "survival": "probability that {y} > {at}",
+    "probability": "probability that {y} = {at}",
+    "hazard": "hazard at {y} = {at}",
+    "quantile": "quantile {at} of {y}",
 }
 """Events by name, in words with places for the name of y and for a value."""
 
@@ -56,7 +56,9 @@ class Event:
     @property
     def response_units(self) -> str:
         """In words."""
-        return KINDS[self.kind].format(y="{y}", at=self.at)
+        names = getattr(self.likelihood, "names", ())
+        at = names[int(self.at)] if names else f"{self.at:g}"
+        return KINDS[self.kind].format(y="{y}", at=at.replace("{", "{{").replace("}", "}}"))
 
     @property
     def shaped_by(self) -> tuple[str, ...]:

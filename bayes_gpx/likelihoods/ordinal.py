@@ -37,6 +37,7 @@ class Ordinal(Labelled, ScalarLikelihood):
     first: int = 0
     count: int = 4
     known: bool = False  # whether these are the categories of the training data
+    names: tuple[str, ...] = ()  # of the codes 0, 1, ..., if y is an ordered categorical
 
     mean_name = "mean"
     discrete = True
@@ -56,13 +57,17 @@ class Ordinal(Labelled, ScalarLikelihood):
     @property
     def coords(self) -> dict[str, list[str]]:
         """Names of cutpoints, by the categories that they divide."""
-        categories = [str(self.first + k) for k in range(self.count)]
+        codes = range(self.first, self.first + self.count)
+        categories = [self.names[k] if self.names else str(k) for k in codes]
         each = zip(categories[:-1], categories[1:], strict=True)
         return {"between": [f"{low}|{high}" for low, high in each]}
 
-    def read(self, y: ArrayLike, labels: ArrayLike | None = None) -> tuple[np.ndarray, None]:
-        """Return whole numbers, or codes of an ordered categorical, within known categories."""
-        return read_categories(y, self.first, self.count if self.known else 0), None
+    def read(
+        self, y: ArrayLike, labels: ArrayLike | None = None
+    ) -> tuple[np.ndarray, tuple[str, ...] | None]:
+        """Return whole numbers, or codes of an ordered categorical and their names."""
+        y, names = read_categories(y, self.first, self.count if self.known else 0, self.names)
+        return y, names or None
 
     def settled(self, y: np.ndarray, scale: bool = True) -> dict[str, Any]:
         """The first category and their number, if they are not known yet."""

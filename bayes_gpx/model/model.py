@@ -104,7 +104,11 @@ class Model:
             refuse_row_data(training, specification, priors or {})
             specification = specification.of_row_data(training.row_data)
         if not specification.settled:
-            fields = specification.observation.settled(training.y, scale)
+            observation = specification.observation
+            fields = observation.settled(training.y, scale)
+            if training.labels is not None and not observation.labelled:
+                fields["names"] = training.labels  # of categories, which stay numbers elsewhere
+                training = replace(training, labels=None)
             specification = replace(specification, settled=tuple(fields.items()))
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
@@ -148,7 +152,7 @@ class Model:
         view.__dict__.update(self.__dict__, training=self.training.of_output(name))
         return view
 
-    def of_event(self, of: str, at: float) -> Self:
+    def of_event(self, of: str, at: float | str) -> Self:
         """Return the model for explanations of an event of y instead of its mean.
 
         Every explanation function takes the result in place of the model, with the same `idata`;
@@ -161,8 +165,8 @@ class Model:
             Survival is the probability that y > at; "probability", for whole numbers, that y = at.
             "hazard" is the density of y over survival, and "quantile" the y that is not exceeded
             with probability `at`: both for "normal", "lognormal", "weibull" and "loglogistic".
-        at : float
-            A value of y, in its units; for "quantile", a probability.
+        at : float or str
+            A value of y, in its units, or a category by name; for "quantile", a probability.
 
         Examples
         --------
@@ -188,11 +192,14 @@ class Model:
                 f"of is {of!r}, but likelihood={self.specification.likelihood!r} has no order of "
                 "y. Its probabilities are explained without of_event."
             )
+        names = getattr(observation, "names", ())
+        if isinstance(at, str) and names and of != "quantile":
+            one_of("at", at, names)
+            at = names.index(at)
         try:
             at = float(at)
         except (TypeError, ValueError):
-            coded = ", such as the code of a category" if observation.discrete else ""
-            raise ValueError(f"at is {at!r}. Pass a number{coded}.") from None
+            raise ValueError(f"at is {at!r}. Pass a number.") from None
         if observation.exposure_name != "exposure":
             raise ValueError(
                 f"of is {of!r}, but the model has {observation.exposure_name}=, and the "

@@ -328,7 +328,8 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
     if isinstance(kernel, dict):
         kernel = Effects.of_fields(**kernel[EFFECTS])
     spec = settings["specification"] | {"kernel": kernel}
-    spec["settled"] = tuple(map(tuple, spec.get("settled", ())))
+    settled = spec.get("settled", ())
+    spec["settled"] = tuple((k, tuple(v) if isinstance(v, list) else v) for k, v in settled)
     if spec.get("censored") is not None:
         spec["censored"] = tuple(spec["censored"])
     if isinstance(spec["likelihood"], dict):

@@ -15,6 +15,7 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.assess.compare import compare, refuse_incomparable
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
+from bayes_gpx.draws.naming import origin
 from bayes_gpx.draws.points import points, read_baseline, read_observed, rows_labelled
 from bayes_gpx.explain import (
     comparisons,
@@ -228,7 +229,8 @@ class Findings(Fit):
                 f"{name}=...) and bx.metrics.coverage."
             )
         labels = self.model.training.labels
-        attrs = {} if labels is None else {"labels": [str(label) for label in labels]}
+        attrs = origin(self.model)
+        attrs |= {} if labels is None else {"labels": [str(label) for label in labels]}
         return read_observed(
             xr.Dataset(coords={"obs": self.where.index}, attrs=attrs), y_new
         ).values
@@ -241,7 +243,8 @@ class Findings(Fit):
             own = training.groups
             y, groups = training.y, None if own is None else np.array(own.labels)[own.codes]
         if y is not None:
-            value = training.labels[int(y[row])] if training.labels else f"{y[row]:.6g}"
+            said = training.labels or getattr(self.model.specification.observation, "names", ())
+            value = said[int(y[row])] if said else f"{y[row]:.6g}"
             unit = self.units.get(training.y_name)
             yield f"Observed {training.y_name}: {value}{f' {unit}' if unit else ''}."
         if groups is not None:

@@ -12,6 +12,7 @@ from scipy.special import expit
 
 import bayes_gpx as bx
 from bayes_gpx.cli import main
+from bayes_gpx.draws.points import read_observed
 from bayes_gpx.likelihoods.classification import Logit, Probit
 from bayes_gpx.likelihoods.ordinal import Ordinal
 from bayes_gpx.numerics.compile_modes import MODE
@@ -158,22 +159,64 @@ def test_other_models_take_ordered_categories(options):
     assert_allclose(found["attribution_mean"].sum("feature"), found["difference_mean"], atol=1e-5)
 
 
-def test_categories_may_have_names(model):
-    names = pd.Categorical.from_codes(STARS - 1, ["poor", "fair", "good", "great"], ordered=True)
-    named = bx.GP(X, pd.Series(names), likelihood="ordinal")
+NAMES = ["poor", "fair", "good", "great"]
+GRADES = pd.Series(pd.Categorical.from_codes(STARS - 1, NAMES, ordered=True), name="grade")
+
+
+@pytest.fixture(scope="module")
+def named():
+    return bx.GP(X, GRADES, likelihood="ordinal")
+
+
+def test_categories_may_have_names(model, named):
     assert_allclose(named.training.y, STARS - 1)
-    plain, other = (bx.predictions(m, THETA, seed=1, **QUIET)["f_mean"] for m in (model, named))
-    assert_allclose(plain, other)
+    assert named.pymc.coords["between"] == ("poor|fair", "fair|good", "good|great")
+    plain, other = (bx.predictions(m, THETA, seed=1, **QUIET) for m in (model, named))
+    assert_allclose(plain["f_mean"], other["f_mean"])
+    assert other.attrs["categories"] == NAMES
+    both, one = (
+        bx.predictions(named, THETA, X[:3], of="probability", at=at, seed=1, **QUIET)
+        for at in (["poor", "good"], "good")
+    )
+    assert both["at"].values.tolist() == ["poor", "good"]
+    assert one.attrs["event"] == "probability that grade = good"
+    options = {"of": "probability", "at": [1, 3], "seed": 1, **QUIET}
+    found = bx.predictions(model, THETA, X[:3], **options)["probability_mean"]
+    assert_allclose(both["probability_mean"], found)
+    with pytest.raises(ValueError, match=r"at: unknown 'god'.*Did you mean 'good'"):
+        named.of_event("probability", "god")
 
 
-def test_a_saved_model_keeps_its_categories(model, tmp_path):
-    idata = model.fit("map", **QUIET)
-    bx.save(model, idata, tmp_path / "fit.nc")
+@pytest.mark.parametrize("unnamed", [False, True], ids=["categorical", "words"])
+def test_new_responses_are_read_by_the_names_of_their_categories(named, unnamed):
+    """Not by codes of their own, which differ if a category is missing or the order is another."""
+    few = GRADES[GRADES.isin(["good", "great"])]
+    own = few.cat.remove_unused_categories().cat.reorder_categories(["great", "good"])
+    new, rows = own.astype(object) if unnamed else own, X.loc[few.index]
+    read = named.training.read_observed(rows, None, new, named.specification.observation)
+    assert_allclose(read.y, STARS[few.index] - 1)
+    found = bx.predictions(named, THETA, rows, seed=1, **QUIET)
+    assert_allclose(read_observed(found, new), STARS[few.index] - 1)
+    with pytest.raises(ValueError, match="y: unknown 'odd'"):
+        bx.metrics.coverage(found, ["odd"] * len(few))
+
+
+def test_categories_of_whole_numbers_are_numbers():
+    stars = pd.Series(pd.Categorical(STARS, [1, 2, 3, 4], ordered=True))
+    assert_allclose(bx.GP(X, stars, likelihood="ordinal").training.y, STARS)
+    wide = pd.Series(pd.cut(SEEN, [-20, -1.5, 0, 1, 20]))
+    between = bx.GP(X, wide, likelihood="ordinal").pymc.coords["between"]
+    assert between[0] == "(-20.0, -1.5]|(-1.5, 0.0]"
+
+
+def test_a_saved_model_keeps_its_categories(named, tmp_path):
+    idata = named.fit("map", **QUIET)
+    bx.save(named, idata, tmp_path / "fit.nc")
     again, kept = bx.load(tmp_path / "fit.nc")
-    assert again.specification.observation == model.specification.observation
+    assert again.specification.observation == named.specification.observation
     found, expected = (
         bx.predictions(*both, X.iloc[:2], seed=1, **QUIET)
-        for both in ((again, kept), (model, idata))
+        for both in ((again, kept), (named, idata))
     )
     xr.testing.assert_allclose(found, expected)
 
@@ -183,6 +226,7 @@ def test_a_saved_model_keeps_its_categories(model, tmp_path):
     [
         (STARS + 0.5, r"y is [\d.]+ at position 0, but ordered categories are whole numbers"),
         (pd.Series(pd.Categorical(STARS.astype(str))), "categories without an order"),
+        (STARS.astype(str) + " stars", "categories without an order"),
         (100 * STARS, "goes from 100 to 400, but ordered categories are between 2 and 100"),
         (0 * STARS, "goes from 0 to 0"),
     ],

@@ -47,11 +47,12 @@ def _of_rows(data: TrainingData) -> str:
 def _of_response(model: Model) -> str:
     """Summary of the response in all rows; for out-of-core data, its scaling."""
     data = model.training
-    if data.labels is not None:
-        counts = np.bincount(data.y.astype(int), minlength=len(data.labels))
+    names = getattr(model.specification.observation, "names", ())
+    if labels := data.labels or names:
+        counts = np.bincount(data.y.astype(int), minlength=len(labels))
         numbers = [""] * len(counts) if data.streamed else [f" ({n})" for n in counts]
-        each = [f"{label!s}{n}" for label, n in zip(data.labels, numbers, strict=True)]
-        return ", labels " + ", ".join(each)
+        each = [f"{label!s}{n}" for label, n in zip(labels, numbers, strict=True)]
+        return (", categories " if names else ", labels ") + ", ".join(each)
     if not data.streamed:
         return f", mean {data.y.mean():.4g}, sd {data.y.std():.4g}"
     if not (model.scale and data.scales_y):
