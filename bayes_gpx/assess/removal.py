@@ -10,14 +10,13 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Table
-from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.data.features import INTERCEPT, Frame
 from bayes_gpx.draws.points import points
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.predictions import predictions
 
 if TYPE_CHECKING:
-    from bayes_gpx.data.features import Frame
     from bayes_gpx.model.model import Model
 
 

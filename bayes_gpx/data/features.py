@@ -24,6 +24,7 @@ from bayes_gpx.data.numbers import (
 )
 
 MINIMUM_ROWS = 3
+INTERCEPT = "intercept"
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,6 +227,11 @@ def read_responses(
     for column, values in zip(table.columns, columns, strict=True):
         refuse_infinite(values, f"{name}, column {column!r},", table.index)
     return np.column_stack(columns), tuple(table.columns), None
+
+
+def with_intercept(frame: Frame) -> Frame:
+    """The frame with a last column of ones."""
+    return frame.with_column(INTERCEPT, np.ones(len(frame)))
 
 
 def refuse_words(values: Iterable[Any], name: str) -> None:

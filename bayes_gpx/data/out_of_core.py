@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
 
 from bayes_gpx.data.dates import days_since
-from bayes_gpx.data.features import Frame, read_features, read_response
-from bayes_gpx.data.fingerprints import Fingerprint, fingerprint
+from bayes_gpx.data.features import Frame, read_features, read_response, with_intercept
+from bayes_gpx.data.fingerprints import Fingerprint, fingerprint, refuse_other, refuse_reordered
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.response import Reader, labels_joined, labels_of_part, read_exposure
 from bayes_gpx.data.row_source import PART, RowSource
+
+type TrainingData = Any
+"""The class of this name, which holds an `OutOfCore` and so is in a file above this one."""
 
 SAMPLE = 10_000
 """Rows of the sample, for medians and for where optimisers start."""
@@ -106,12 +110,140 @@ class Names:
 
 @dataclass(frozen=True, eq=False)
 class OutOfCore:
-    """All rows of out-of-core data: their moments, and where they are read in chunks."""
+    """All rows of out-of-core data: their moments, and where they are read in chunks.
+
+    Chunks are like `like`, data of no rows. A pass raises a ValueError at its end if the rows
+    differ from the first reading.
+    """
 
     moments: Moments  # of X's columns
     source: RowSource | None = None  # None for a loaded fit, which has no rows
     names: Names | None = None  # of the columns in the source
     first: Fingerprint | None = None  # at the first reading
+
+    @property
+    def rows(self) -> RowSource:
+        """Where the rows are; ValueError if there are none."""
+        if self.source is None:
+            raise ValueError(
+                "The training rows were out-of-core data and not saved with the fit. Pass rows to "
+                "be explained as X_new, or fit again with a model of the whole data."
+            )
+        return self.source
+
+    def parts(
+        self,
+        like: TrainingData,
+        refuse: Callable[[Fingerprint, Fingerprint | None], None] = refuse_other,
+    ) -> Iterator[TrainingData]:
+        """All rows, as many at a time as the source has."""
+        for frame in self._frames(refuse):
+            yield self._read(like, frame)
+
+    def picked(self, like: TrainingData, positions: np.ndarray) -> TrainingData:
+        """Some rows, in one pass."""
+        wanted, back = np.unique(positions, return_inverse=True)
+        found, start = [], 0
+        for frame in self._frames(self._refuse_reordered):
+            own = wanted[(wanted >= start) & (wanted < start + len(frame))] - start
+            found += [self._read(like, frame.iloc[own])] if len(own) else []
+            start += len(frame)
+        whole = _stacked(found)
+        X = replace(whole.X, index=wanted)
+        Z = None if whole.Z is None else replace(whole.Z, index=wanted)
+        return replace(whole, X=X, Z=Z).rows(back)
+
+    def chunks(self, like: TrainingData, size: int) -> Iterator[TrainingData]:
+        """All rows in their order, so many at a time."""
+        held: list[TrainingData] = []
+        for part in self.parts(like, self._refuse_reordered):
+            held.append(part)
+            if sum(part.n for part in held) < size:
+                continue
+            whole = _stacked(held)
+            last = whole.n // size * size
+            yield from whole.rows(slice(0, last)).chunks(size)
+            held = [whole.rows(np.arange(last, whole.n))] if last < whole.n else []
+        if held:
+            yield _stacked(held)
+
+    def sums[Found](
+        self,
+        like: TrainingData,
+        of_part: Callable[[Mapping[str, np.ndarray]], Found],
+        join: Callable[[Found, Found], Found],
+    ) -> Found:
+        """Combine the results for the scaled arrays of each part, in any order."""
+        of_frame = partial(_of_frame, of_part, cast(Names, self.names), like)
+        whole, found = self.rows.reduce(of_frame, partial(_with_fingerprint, join))
+        refuse_other(found, self.first)
+        return whole
+
+    def _read(self, like: TrainingData, frame: pd.DataFrame) -> TrainingData:
+        """The rows of a frame, with the columns and the scaling of all."""
+        return _chunk(cast(Names, self.names), like, frame)
+
+    def _frames(
+        self, refuse: Callable[[Fingerprint, Fingerprint | None], None]
+    ) -> Iterator[pd.DataFrame]:
+        """Yield frames of all rows, and compare their fingerprint with the first at the end."""
+        found = Fingerprint()
+        for frame in self.rows.frames():
+            found = found.joined(fingerprint(frame))
+            if found.n > self.moments.n:
+                break
+            yield frame
+        refuse(found, self.first)
+
+    def _refuse_reordered(self, found: Fingerprint, first: Fingerprint | None) -> None:
+        refuse_reordered(found, first, self.rows.to_keep_order)
+
+
+def _chunk(names: Names, like: TrainingData, frame: pd.DataFrame) -> TrainingData:
+    """The rows of a frame, with the columns and the scaling of all."""
+    weighed = None
+    if like.Z is not None:
+        weighed = like.Z.first(like.p - like.intercept)
+    X, Z, y, exposure, _ = names.read(frame, like.X, weighed)
+    if like.intercept and Z is not None:
+        Z = with_intercept(Z)
+    return replace(like, X=X, Z=Z, y=y, exposure=exposure)
+
+
+def _stacked(parts: Sequence[TrainingData]) -> TrainingData:
+    """The rows of several chunks."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def joined(frames: Sequence[Frame]) -> Frame:
+        values = np.concatenate([frame.values for frame in frames])
+        return replace(frames[0], values=values, index=np.arange(len(values)))
+
+    first, Z = parts[0], None
+    X = joined([part.X for part in parts])
+    if first.Z is not None:
+        Z = X if first.Z is first.X else joined([cast(Frame, part.Z) for part in parts])
+    y, exposure = np.concatenate([part.y for part in parts]), None
+    if first.exposure is not None:
+        exposure = np.concatenate([cast(np.ndarray, part.exposure) for part in parts])
+    return replace(first, X=X, Z=Z, y=y, exposure=exposure)
+
+
+def of_scaled(of_part: Callable, rows: TrainingData) -> Any:
+    """Result for the scaled arrays of some rows."""
+    return of_part(rows.scaled())
+
+
+def _of_frame(
+    of_part: Callable, names: Names, like: TrainingData, frame: pd.DataFrame
+) -> tuple[Any, Fingerprint]:
+    return of_scaled(of_part, _chunk(names, like, frame)), fingerprint(frame)
+
+
+def _with_fingerprint(
+    join: Callable, one: tuple[Any, Fingerprint], other: tuple[Any, Fingerprint]
+) -> tuple[Any, Fingerprint]:
+    return join(one[0], other[0]), one[1].joined(other[1])
 
 
 @dataclass(frozen=True, eq=False)

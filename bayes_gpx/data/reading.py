@@ -10,7 +10,8 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from bayes_gpx.data.features import Frame, read_features, read_response, units_of
+from bayes_gpx.data.features import Frame, read_features, read_response, units_of, with_intercept
+from bayes_gpx.data.groups import read_groups
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.out_of_core import Names, OutOfCore, Seen, seen_of_both, seen_of_part
 from bayes_gpx.data.outputs import Outputs, read_outputs
@@ -25,7 +26,7 @@ from bayes_gpx.data.scaling import (
     warn_of_copies,
 )
 from bayes_gpx.data.sparse import read_weighed, sparse_scaling
-from bayes_gpx.data.training import TrainingData, read_groups, refuse_apart, with_intercept
+from bayes_gpx.data.training import TrainingData, refuse_apart
 
 
 def read_training(

@@ -10,24 +10,26 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import scipy.sparse as sps
 
-from bayes_gpx.data.categorical import as_text, is_missing, plain
-from bayes_gpx.data.features import Frame, read_features, read_response, refuse_misaligned
-from bayes_gpx.data.fingerprints import Fingerprint, fingerprint, refuse_other, refuse_reordered
+from bayes_gpx.data.features import (
+    Frame,
+    read_features,
+    read_response,
+    refuse_misaligned,
+    with_intercept,
+)
+from bayes_gpx.data.groups import Groups, read_groups
 from bayes_gpx.data.moments import Moments
-from bayes_gpx.data.out_of_core import Names, OutOfCore
+from bayes_gpx.data.out_of_core import OutOfCore, of_scaled
 from bayes_gpx.data.outputs import Outputs
 from bayes_gpx.data.response import Reader
 from bayes_gpx.data.row_data import RowData
-from bayes_gpx.data.row_source import RowSource
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.sparse import read_weighed
 from bayes_gpx.numerics.threads import in_order
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-INTERCEPT = "intercept"
+    pass
 
 HELD = 2**25
 """Most numbers, 256 MB, for which out-of-core rows that are needed repeatedly stay in memory."""
@@ -37,18 +39,6 @@ TOGETHER = 2**15
 
 Chunks and their order are fixed, so results are bitwise identical for any number of threads.
 """
-
-
-@dataclass(frozen=True, eq=False)
-class Groups:
-    """The group of each row: `codes` (n,) among the `labels` of known, then new groups."""
-
-    codes: np.ndarray
-    labels: tuple[str, ...]
-
-    def rows(self, positions: np.ndarray | slice) -> Groups:
-        """Groups of some rows, with the labels of all."""
-        return replace(self, codes=self.codes[positions])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -306,7 +296,7 @@ class TrainingData:
     def rows(self, positions: np.ndarray | slice) -> TrainingData:
         """Some of the rows alone, by their positions, with the scaling and the labels of all."""
         if self.beyond is not None:
-            return self._picked(np.arange(self.n)[positions])
+            return self.beyond.picked(self._template, np.arange(self.n)[positions])
         outputs = None if self.outputs is None else self.outputs.at(positions)
         return replace(
             self,
@@ -319,19 +309,6 @@ class TrainingData:
             row_data=None if self.row_data is None else self.row_data.rows(positions),
         )
 
-    def _picked(self, positions: np.ndarray) -> TrainingData:
-        """Out-of-core rows, in one pass."""
-        wanted, back = np.unique(positions, return_inverse=True)
-        found, start = [], 0
-        for frame in self._frames(self._refuse_reordered):
-            own = wanted[(wanted >= start) & (wanted < start + len(frame))] - start
-            found += [self._read(frame.iloc[own])] if len(own) else []
-            start += len(frame)
-        whole = _stacked(found)
-        X = replace(whole.X, index=wanted)
-        Z = None if whole.Z is None else replace(whole.Z, index=wanted)
-        return replace(whole, X=X, Z=Z).rows(back)
-
     def chunks(self, size: int) -> Iterator[TrainingData]:
         """All rows in their order, so many at a time."""
         # ValueError if the model was loaded without its rows; at the end, if rows or their order
@@ -340,17 +317,7 @@ class TrainingData:
             for k in range(0, len(self.X), size):
                 yield self.rows(slice(k, k + size))
             return
-        held: list[TrainingData] = []
-        for frame in self._frames(self._refuse_reordered):
-            held.append(self._read(frame))
-            if sum(part.n for part in held) < size:
-                continue
-            whole = _stacked(held)
-            last = whole.n // size * size
-            yield from whole.rows(slice(0, last)).chunks(size)
-            held = [whole.rows(np.arange(last, whole.n))] if last < whole.n else []
-        if held:
-            yield _stacked(held)
+        yield from self.beyond.chunks(self._template, size)
 
     def sums[Found](
         self,
@@ -363,18 +330,15 @@ class TrainingData:
         # are read, on other machines too, so both functions can be pickled. ValueError if the rows
         # differ from the first reading.
         if self.beyond is None:
-            return in_order(partial(_of_scaled, of_part), join, self.chunks(TOGETHER))
+            return in_order(partial(of_scaled, of_part), join, self.chunks(TOGETHER))
         columns = self.d + self.p + 1 + (self.exposure is not None)
-        if again and self.n * columns <= HELD and not self._source.elsewhere:
+        if again and self.n * columns <= HELD and not self.beyond.rows.elsewhere:
             return in_order(of_part, join, self._held)
-        of_frame = partial(_of_frame, of_part, self._template)
-        whole, found = self._source.reduce(of_frame, partial(_of_both, join))
-        refuse_other(found, self.beyond.first)
-        return whole
+        return self.beyond.sums(self._template, of_part, join)
 
     @cached_property
     def _held(self) -> list[dict[str, np.ndarray]]:
-        return [self._read(frame).scaled() for frame in self._frames(refuse_other)]
+        return [part.scaled() for part in cast(OutOfCore, self.beyond).parts(self._template)]
 
     def __getstate__(self) -> dict[str, Any]:
         """Without out-of-core rows that are held, which can be read again."""
@@ -401,33 +365,9 @@ class TrainingData:
         return replace(self, **kept, beyond=OutOfCore(self.moments))
 
     @property
-    def _template(self) -> tuple[Names, TrainingData]:
-        """Names of the columns, and data of no rows that a chunk is read like."""
-        own = replace(self, beyond=None).rows(slice(0))
-        return cast(Names, cast(OutOfCore, self.beyond).names), own
-
-    def _read(self, frame: pd.DataFrame) -> TrainingData:
-        return _chunk(*self._template, frame)
-
-    def _frames(
-        self, refuse: Callable[[Fingerprint, Fingerprint | None], None]
-    ) -> Iterator[pd.DataFrame]:
-        """Yield frames of all rows, and compare their fingerprint with the first at the end."""
-        found = Fingerprint()
-        for frame in self._source.frames():
-            found = found.joined(fingerprint(frame))
-            if found.n > self.n:
-                break
-            yield frame
-        refuse(found, cast(OutOfCore, self.beyond).first)
-
-    def _refuse_reordered(self, found: Fingerprint, first: Fingerprint | None) -> None:
-        refuse_reordered(found, first, self._source.to_keep_order)
-
-    @property
-    def _source(self) -> RowSource:
-        self.refuse_without_rows()
-        return cast(RowSource, cast(OutOfCore, self.beyond).source)
+    def _template(self) -> TrainingData:
+        """Data of no rows that out-of-core chunks are read like."""
+        return replace(self, beyond=None).rows(slice(0))
 
     def refuse_out_of_core(self, message: str) -> None:
         """Raise a ValueError with this message for out-of-core data."""
@@ -455,11 +395,8 @@ class TrainingData:
 
     def refuse_without_rows(self) -> None:
         """Raise where there are no rows to be read."""
-        if not self.stored:
-            raise ValueError(
-                "The training rows were out-of-core data and not saved with the fit. Pass rows to "
-                "be explained as X_new, or fit again with a model of the whole data."
-            )
+        if self.beyond is not None:
+            _ = self.beyond.rows
 
     def only(self, sources: Sequence[str]) -> TrainingData:
         """The same samples with some columns of X, and of a Z that is X, on the scale of all."""
@@ -535,61 +472,10 @@ class TrainingData:
         return replace(self, X=X, Z=Z, y=y, exposure=exposure, groups=groups, row_data=None)
 
 
-def _chunk(names: Names, template: TrainingData, frame: pd.DataFrame) -> TrainingData:
-    """The rows of a frame, with the columns and the scaling of all."""
-    weighed = None
-    if template.Z is not None:
-        weighed = template.Z.first(template.p - template.intercept)
-    X, Z, y, exposure, _ = names.read(frame, template.X, weighed)
-    if template.intercept and Z is not None:
-        Z = with_intercept(Z)
-    return replace(template, X=X, Z=Z, y=y, exposure=exposure)
-
-
-def _stacked(parts: Sequence[TrainingData]) -> TrainingData:
-    """The rows of several chunks."""
-    if len(parts) == 1:
-        return parts[0]
-
-    def joined(frames: Sequence[Frame]) -> Frame:
-        values = np.concatenate([frame.values for frame in frames])
-        return replace(frames[0], values=values, index=np.arange(len(values)))
-
-    first, Z = parts[0], None
-    X = joined([part.X for part in parts])
-    if first.Z is not None:
-        Z = X if first.Z is first.X else joined([cast(Frame, part.Z) for part in parts])
-    y, exposure = np.concatenate([part.y for part in parts]), None
-    if first.exposure is not None:
-        exposure = np.concatenate([cast(np.ndarray, part.exposure) for part in parts])
-    return replace(first, X=X, Z=Z, y=y, exposure=exposure)
-
-
-def _of_scaled(of_part: Callable, rows: TrainingData) -> Any:
-    return of_part(rows.scaled())
-
-
-def _of_frame(
-    of_part: Callable, template: tuple[Names, TrainingData], frame: pd.DataFrame
-) -> tuple[Any, Fingerprint]:
-    return _of_scaled(of_part, _chunk(*template, frame)), fingerprint(frame)
-
-
-def _of_both(
-    join: Callable, one: tuple[Any, Fingerprint], other: tuple[Any, Fingerprint]
-) -> tuple[Any, Fingerprint]:
-    return join(one[0], other[0]), one[1].joined(other[1])
-
-
 def _scaling_of(scaling: Any, frame: Any, part: Frame) -> Scaling:
     """The scaling of those columns of a frame that a part has."""
     kept = np.isin(frame.columns, part.columns)
     return Scaling(np.asarray(scaling.center)[kept], np.asarray(scaling.scale)[kept])
-
-
-def with_intercept(frame: Frame) -> Frame:
-    """The frame with a last column of ones."""
-    return frame.with_column(INTERCEPT, np.ones(len(frame)))
 
 
 def refuse_apart(X: Frame, Z: Frame, name: str, other: str) -> None:
@@ -600,29 +486,3 @@ def refuse_apart(X: Frame, Z: Frame, name: str, other: str) -> None:
         )
     if X.labelled and Z.labelled:
         refuse_misaligned(X.index, Z.index, name, other)
-
-
-def read_groups(groups: Any, frame: Frame, name: str, known: tuple[str, ...] = ()) -> Groups:
-    """Read a label for each row of the frame; unknown labels come after the known ones."""
-    # Labels are compared as text, whole numbers without a decimal point. ValueError for another
-    # number of rows, another index, missing labels and, without known groups, a single group.
-    if isinstance(groups, str):
-        raise ValueError(
-            f"{name} is the text {groups!r}. Pass a label for each row, such as frame[{groups!r}]."
-        )
-    values = read_response(groups, frame, name, lambda column: np.asarray(column, dtype=object))
-    for label, row in zip(values, frame.index, strict=True):
-        if is_missing(label):
-            raise ValueError(
-                f"{name} has no label at row {plain(row)!r}. Give each row of an unknown group its "
-                "own label, or drop these rows."
-            )
-    texts = [as_text(label) for label in values]
-    labels = tuple(dict.fromkeys([*known, *texts]))
-    if len(labels) < 2:
-        raise ValueError(
-            f"{name} has the one label {labels[0]!r}, but needs at least two groups. Leave groups "
-            "out if all rows belong together."
-        )
-    place = {label: code for code, label in enumerate(labels)}
-    return Groups(np.array([place[text] for text in texts], dtype=np.int64), labels)

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pymc as pm
 import xarray as xr
 
-from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.data.features import INTERCEPT, Frame
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.stores import describe
 from bayes_gpx.system.warning import collected
-
-if TYPE_CHECKING:
-    from bayes_gpx.data.features import Frame
-
 
 RESPONSE = "response"
 """Second name of the mean response, for every likelihood."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
-from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.data.features import INTERCEPT, Frame
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.kernels.summands import CONSTANT
 from bayes_gpx.numerics.coalitions import Orders, Players, coalitions
@@ -17,7 +17,6 @@ from bayes_gpx.processes import operators
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
-    from bayes_gpx.data.features import Frame
     from bayes_gpx.data.scaling import Scaling
     from bayes_gpx.posteriors.base import Asked
 

@@ -10,7 +10,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.data.dates import unit_of
-from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.data.features import INTERCEPT, Frame
 from bayes_gpx.draws.intervals import (
     BLOCK_NUMBERS,
     BOUNDS,
@@ -24,7 +24,6 @@ from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.normals import blocks, drawn, variances, with_deviations
 
 if TYPE_CHECKING:
-    from bayes_gpx.data.features import Frame
     from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.points import Points
     from bayes_gpx.draws.protocols import ModelLike

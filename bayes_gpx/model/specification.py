@@ -30,17 +30,18 @@ from bayes_gpx.model.hyperparameters import (
     sigma_w,
 )
 from bayes_gpx.model.named_kernels import KERNELS, NamedKernel, amplitude
+from bayes_gpx.model.unsupported import refuse_unsupported
 from bayes_gpx.posteriors.base import Strategy
 from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.strategies.choice import strategy_of
-from bayes_gpx.processes.approximations import HSGP, Approximation, Expansion, Inducing
+from bayes_gpx.processes.approximations import HSGP, Expansion, Inducing
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.basis_process import expanded
 from bayes_gpx.processes.class_process import ClassProcess, SeparateProcesses
 from bayes_gpx.processes.gaussian_process import GaussianProcess
 from bayes_gpx.processes.indexed_process import IndexedProcess, Loaded, Part, Same
 from bayes_gpx.processes.weight_process import WeightProcess
-from bayes_gpx.validation import count, one_of
+from bayes_gpx.validation import one_of
 
 WEIGHT_PRIORS = ("shared", "per_feature", "horseshoe")
 """How the amplitudes of a GPX's weight functions may be related; see `bayes_gpx.GPX`."""
@@ -109,96 +110,7 @@ class Specification:
             object.__setattr__(self, "link", None)
         one_of("weight_prior", self.weight_prior, WEIGHT_PRIORS)
         one_of("representation", self.representation, REPRESENTATIONS)
-        if not isinstance(self.approximation, Approximation | None):
-            raise ValueError(
-                f"approximation is {self.approximation!r}. Pass None, bx.Inducing(m), bx.HSGP(m, "
-                "c) or bx.RandomFeatures(m, seed)."
-            )
-        made = isinstance(self.kernel, pm.gp.cov.BaseCovariance | type)
-        if self.calls_kernel and (made or not callable(self.kernel)):
-            table = hasattr(self.kernel, "shape")
-            given = f"a {type(self.kernel).__name__}" if table else repr(self.kernel)
-            raise ValueError(
-                f"kernel is {given}. Pass a name, names joined by + and *, bx.Precomputed(K), or a "
-                "callable kernel(d) that returns a PyMC covariance function, such as lambda d: "
-                "pm.HalfNormal('size') ** 2 * pm.gp.cov.Matern52(d, ls=2.0)."
-            )
-        if self.levels is not None and self.expanded:
-            raise ValueError(
-                f"approximation is {self.approximation!r}, but a precomputed covariance has no "
-                "basis functions. Pass None or bx.Inducing(m)."
-            )
-        if self.grouped:
-            self._refuse_groups()
-        if self.processes:
-            self._refuse_beside_processes()
-        count("correlation", self.correlation, 0)
-        if self.outputs is None and self.correlation and not self.observation.class_shape:
-            raise ValueError(
-                f"correlation is {self.correlation}, but y is one response. Pass y as a table "
-                "(rows, outputs) of numbers, likelihood='categorical', or correlation=0."
-            )
-        if self.outputs is not None:
-            self._refuse_correlation("outputs", self.outputs, "one model for each output")
-        elif self.correlation:
-            self._refuse_correlation("classes", self.classes, "correlation=0")
-        for summand in self.summands:
-            for factor in summand:
-                if isinstance(factor.kind, str):
-                    one_of("kernel", factor.kind, KERNELS)
-
-    def _refuse_groups(self) -> None:
-        """Raise for settings that groups do not support."""
-        if self.family != "GPX":
-            return
-        for wrong, expected in (
-            (self.calls_kernel, "a kernel by its name, with a known amplitude"),
-            (self.weight_prior == "horseshoe", "weight_prior='shared' or 'per_feature'"),
-            (self.hierarchical, "representation='collapsed'"),
-        ):
-            if wrong:
-                raise ValueError(f"groups was given to a GPX. Use {expected}.")
-
-    def _refuse_beside_processes(self) -> None:
-        """Raise for settings that a likelihood with several processes does not support."""
-        for wrong, expected in (
-            (self.family == "GPX", "bx.GP"),
-            (self.calls_kernel, "a kernel by its name"),
-            (self.levels is not None, "a kernel by its name"),
-            (self.approximation is not None, "approximation=None"),
-            (self.grouped, "no groups"),
-            (self.hierarchical, "representation='collapsed'"),
-            (self.constraints is not None, "no constraints"),
-            (self.correlation > 0, "correlation=0"),
-        ):
-            if wrong:
-                names = " and ".join(self.processes)
-                raise ValueError(
-                    f"likelihood={self.likelihood!r} has the processes {names}. Use {expected}, or "
-                    "likelihood='normal'."
-                )
-
-    def _refuse_correlation(self, of: str, number: int | None, cure: str) -> None:
-        """Raise for settings that correlated functions do not support, and for a wrong rank."""
-        what = "y is a table of outputs" if of == "outputs" else "classes correlate"
-        classes = of == "classes"
-        for wrong, expected in (
-            (
-                classes and self.approximation is not None,
-                "approximation=None, since correlated classes are exact",
-            ),
-            (self.calls_kernel, "a kernel by its name, with a known amplitude"),
-            (self.hierarchical, "representation='collapsed'"),
-            (self.weight_prior == "horseshoe", "weight_prior='shared' or 'per_feature'"),
-            (self.normal and self.exposed, "no noise_sd"),
-        ):
-            if wrong:
-                raise ValueError(f"{what}. Use {expected}, or fit {cure}.")
-        if number is not None and self.correlation > number:
-            raise ValueError(
-                f"correlation is {self.correlation} for {number} {of}. Pass at most as many shared "
-                f"functions as there are {of}."
-            )
+        refuse_unsupported(self)
 
     def __reduce__(self) -> tuple[type, tuple]:
         """Pickle the fields alone, without the cached properties."""

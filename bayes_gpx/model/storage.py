@@ -19,14 +19,14 @@ import xarray as xr
 from bayes_gpx.aliases import Priors
 from bayes_gpx.data.categorical import indicator
 from bayes_gpx.data.dates import first_date
-from bayes_gpx.data.features import Frame
+from bayes_gpx.data.features import INTERCEPT, Frame
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.out_of_core import OutOfCore
 from bayes_gpx.data.reading import read_training
 from bayes_gpx.data.row_data import RowData
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.sparse import PARTS, frame_of
-from bayes_gpx.data.training import INTERCEPT, TrainingData
+from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.likelihoods.base import Likelihood
@@ -35,8 +35,8 @@ from bayes_gpx.likelihoods.quantiles import AsymmetricLaplace
 from bayes_gpx.model.gp import GP, GPX
 from bayes_gpx.model.interaction_model import Effects
 from bayes_gpx.model.specification import Specification
+from bayes_gpx.model.stored_summaries import summaries, summaries_in
 from bayes_gpx.posteriors.constraints import Constraints
-from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.approximations import APPROXIMATIONS
 from bayes_gpx.system.digests import BLANK, intact, sealed
 from bayes_gpx.system.files import read_path, replaced, writable
@@ -181,7 +181,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
         variables[f"fixed_{name}"] = (tuple(f"{name}_dim_{i}" for i in range(value.ndim)), value)
     if training.streamed:
         variables |= {f"X_{name}": ("feature", getattr(training.moments, name)) for name in MOMENTS}
-        variables |= _summaries(model)
+        variables |= summaries(model)
     tree = xr.DataTree.from_dict(
         {
             **idata.to_dict(),
@@ -364,7 +364,7 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
     family = FAMILIES[spec["family"]]
     if settings.get("streamed"):
         training = _dated(_of_medians(data, settings, scalings, observation), settings)
-        return family.restored(training, specification, **_summaries_in(data), **known)
+        return family.restored(training, specification, **summaries_in(data), **known)
     training = read_training(
         _frame(data["X"], settings),
         _response(y, data, settings),
@@ -473,49 +473,3 @@ def _frame(array: xr.DataArray, settings: Mapping[str, Any]) -> pd.DataFrame:
         frame.insert(at, column, pd.Series(held, frame.index))
         frame = frame.drop(columns=indicators)
     return frame
-
-
-DIMS = {
-    "sum_gram": ("function", "function_bis"),
-    "sum_cross": ("function",),
-    "inducing_U": ("inducing", "feature"),
-    "inducing_U_Z": ("inducing", "z_feature"),
-    "found_key": ("found",),
-    "found_alpha": ("found", "function"),
-    "found_root": ("found", "function", "function_bis"),
-    "found_jitter": ("found",),
-}
-"""Dims of variables in a file; scalars are missing."""
-
-OF_CLASSES = {
-    "found_alpha": ("found", "function", "class"),
-    "found_root": ("found", "class", "function", "function_bis"),
-}
-"""Dims of variables for several classes."""
-
-POSTERIOR = "found_alpha", "found_root", "found_jitter"
-"""Posteriors given the rows at some draws: (M,) and (M, M), or (M, C) and (C, M, M) of classes."""
-
-
-def _summaries(model: Model) -> dict[str, tuple]:
-    """Variables of a file: sums over out-of-core rows, or the posteriors given them."""
-    sums = model.sums if model.specification.fixed_basis else {}
-    kept: dict[str, Any] = {f"sum_{name}": value for name, value in sums.items()}
-    kept |= {f"inducing_{name}": value for name, value in model.inducing.items()}
-    if model.posteriors:
-        columns = map(np.stack, zip(*model.posteriors.values(), strict=True))
-        kept |= {"found_key": [*model.posteriors], **dict(zip(POSTERIOR, columns, strict=True))}
-    several = model.specification.classes is not None
-    dims = DIMS | OF_CLASSES if several else DIMS
-    return {name: (dims.get(name, ()), value) for name, value in kept.items()}
-
-
-def _summaries_in(data: xr.Dataset) -> dict[str, dict]:
-    """What `_summaries` wrote, as arguments of `Model.restored`."""
-    sums = {name: data[f"sum_{name}"].values for name in Sums._fields if "sum_gram" in data}
-    inducing = {n: data[f"inducing_{n}"].values for n in ("U", "U_Z") if f"inducing_{n}" in data}
-    posteriors: dict[str, tuple] = {}
-    if "found_key" in data:
-        columns = zip(*(data[name].values for name in POSTERIOR), strict=True)
-        posteriors = dict(zip(map(str, data["found_key"].values), columns, strict=True))
-    return {"sums": sums, "inducing": inducing, "posteriors": posteriors}

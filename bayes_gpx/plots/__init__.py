@@ -1,11 +1,7 @@
 """Plots of explanations and predictions; they compute nothing and return a PlotCollection."""
 
-from bayes_gpx.plots.attributions import (
-    plot_attributions,
-    plot_beeswarm,
-    plot_contributions,
-    plot_waterfall,
-)
+from bayes_gpx.plots.attributions import plot_attributions, plot_contributions, plot_waterfall
+from bayes_gpx.plots.beeswarm import plot_beeswarm
 from bayes_gpx.plots.derivatives import plot_derivatives, plot_path, plot_slopes
 from bayes_gpx.plots.effects import (
     plot_components,

@@ -18,10 +18,10 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankGaussian
-from bayes_gpx.processes.base import by_pairs
+from bayes_gpx.processes.base import bilinear, by_pairs
 from bayes_gpx.processes.basis_process import by_observation
 from bayes_gpx.processes.indexed_process import IndexedProcess
-from bayes_gpx.processes.operators import AtPoints, Composite, Derivative, Operator, Stack, bilinear
+from bayes_gpx.processes.operators import AtPoints, Composite, Derivative, Operator, Stack
 
 
 @dataclass(frozen=True, eq=False)

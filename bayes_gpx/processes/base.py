@@ -1,12 +1,13 @@
 """What processes share: prior covariances, blocks and variances of operators."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.processes.operators import AtPoints, Derivative, Operator, Stack, Value, bilinear
+from bayes_gpx.processes.operators import AtPoints, Composite, Derivative, Operator, Stack, Value
 
 
 class Process(ABC):
@@ -93,3 +94,12 @@ def placed(values: Tensor, place: tuple[int, int], axis: int) -> Tensor:
 def diagonals(block: Tensor) -> Tensor:
     """Variances (obs c,) from covariances within observations, (obs, c, c)."""
     return pt.diagonal(block, axis1=1, axis2=2).reshape((-1,))
+
+
+def bilinear(of_pair: Callable, L: Operator, M: Operator) -> Tensor:
+    """Covariance (len L, len M) of composites, from `of_pair` for two operators at points."""
+    if isinstance(L, Composite):
+        return L.assembled([bilinear(of_pair, part, M) for part in L.parts], axis=0)
+    if isinstance(M, Composite):
+        return M.assembled([bilinear(of_pair, L, part) for part in M.parts], axis=1)
+    return of_pair(L, M)

@@ -20,7 +20,7 @@ from bayes_gpx.kernels.elementary import LinearKernel
 from bayes_gpx.kernels.summands import summands, varying
 from bayes_gpx.numerics.sparse_products import weighed_products, weighed_squares
 from bayes_gpx.processes import expected_gradients, integrated_gradients, shapley
-from bayes_gpx.processes.base import by_pairs
+from bayes_gpx.processes.base import bilinear, by_pairs
 from bayes_gpx.processes.operators import (
     AtPoints,
     Components,
@@ -38,7 +38,6 @@ from bayes_gpx.processes.operators import (
     ShapleyValue,
     Value,
     Varying,
-    bilinear,
 )
 from bayes_gpx.processes.players import Linear, factors, split
 

@@ -349,15 +349,6 @@ class Moved(AtPoints):
         return values if self.weights is None else pt.dot(pt.transpose(self.weights), values)
 
 
-def bilinear(of_pair: Callable, L: Operator, M: Operator) -> Tensor:
-    """Covariance (len L, len M) of composites, from `of_pair` for two operators at points."""
-    if isinstance(L, Composite):
-        return L.assembled([bilinear(of_pair, part, M) for part in L.parts], axis=0)
-    if isinstance(M, Composite):
-        return M.assembled([bilinear(of_pair, L, part) for part in M.parts], axis=1)
-    return of_pair(L, M)
-
-
 def every_path(x: Tensor, baselines: Tensor) -> list[Tensor]:
     """Each x (m, d) with each baseline (B, d), both (m B, d), baselines varying faster."""
     ends = pt.broadcast_arrays(x[:, None], baselines[None])

@@ -19,7 +19,7 @@ numerics: lapack special jets coalitions quadrature columns linear_algebra
     sparse_products
     progress
 data: categorical dates fingerprints moments numbers features scaling sparse gaps outputs response
-    row_data row_source out_of_core training reading sheets data_files datasets
+    groups row_data row_source out_of_core training reading sheets data_files datasets
 kernels: distance tensor_products base profiles stationary elementary composite centred additive
     precomputed normal_form summands from_pymc
 processes: operators base path_moments integrated_gradients expected_gradients
@@ -46,16 +46,17 @@ draws: protocols hyperparameter_draws points level_moves intervals claims stores
     averages scales naming normals new_responses results graphs turns each_draw evaluate
     constraints_met truncated leave_one_out left_out_together views answers row_draws
     random_functions candidates
-model: named_kernels hyperparameters specification constraints given_values priors
+model: named_kernels hyperparameters unsupported specification constraints given_values priors
     lengthscale_prior bound_data latent_variables fixed_basis observed_response inducing_points
-    starting_points examination fitting description model gp placement interaction_model refits
-    storage
+    starting_points examination fitting description views model gp placement interaction_model
+    refits stored_summaries storage
 explain: answered null predictions entries weights components sobol derivatives
     attributions fanova shapley_values sensitivities relevance ranking reasons
     group_differences importances partial_dependence conditional_variance comparisons next_rows
     slopes sample_functions loo_predictions imputation propensity treatment_effects
 assess: removal metrics compare replicates calibrate jackknife projection project
-plots: selection layout visuals predictions effects derivatives attributions images relevance
+plots: selection layout visuals predictions effects derivatives attributions beeswarm images
+    relevance
 export: long_form attachment influence shap tables arviz refits
 reporting: page fit estimands results sections/card sections/cautions sections/inference
     sections/checks sections/observations sections/ranks sections/slopes sections/summary

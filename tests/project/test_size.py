@@ -7,7 +7,10 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 439_460, "code lines": 40_020, "files": 302}
+LIMITS = {"tokens": 440_800, "code lines": 40_180, "files": 307}
+
+LONGEST = 500
+"""Lines of a file: what is longer is two things."""
 
 LAYOUT = {
     tokenize.COMMENT,
@@ -44,6 +47,12 @@ def test_the_package_is_no_larger_than_decided() -> None:
     tokens, lines = map(sum, zip(*sizes, strict=True))
     found = {"tokens": tokens, "code lines": lines, "files": len(sizes)}
     assert {name: n for name, n in found.items() if n > LIMITS[name]} == {}
+
+
+def test_no_file_is_too_long() -> None:
+    files = {file.name: file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py")}
+    long = {name: n for name, text in files.items() if (n := len(text.splitlines())) > LONGEST}
+    assert long == {}
 
 
 def test_only_code_is_counted() -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bayes_gpx.data.features import INTERCEPT
 from bayes_gpx.data.moments import MOMENTS, Moments
-from bayes_gpx.data.training import INTERCEPT, TrainingData
+from bayes_gpx.data.training import TrainingData
 from bayes_gpx.model.description import hyperparameters, structure
 from bayes_gpx.reporting.page import Pairs, Part, Points, Prose, Section, Table
 from bayes_gpx.system.versions import versions

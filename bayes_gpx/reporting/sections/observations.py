@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.data.features import INTERCEPT
 from bayes_gpx.draws.intervals import interval_of, interval_of_sum
 from bayes_gpx.draws.points import read_baseline
 from bayes_gpx.plots import plot_waterfall

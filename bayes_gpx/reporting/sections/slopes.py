@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import xarray as xr
 
-from bayes_gpx.data.training import INTERCEPT
+from bayes_gpx.data.features import INTERCEPT
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.explain.partial_dependence import FEW_VALUES
 from bayes_gpx.explain.weights import deviation_sds

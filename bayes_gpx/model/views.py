@@ -1,0 +1,134 @@
+"""Views of a model: the same fit, of which another quantity is explained."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+
+from bayes_gpx.data.scaling import Scaling
+from bayes_gpx.likelihoods.events import KINDS, NEEDED, Event
+from bayes_gpx.validation import one_of
+
+
+class Views:
+    """What can be explained of a model besides f and the mean of y."""
+
+    training: Any
+    specification: Any
+
+    def of_output(self, name: str) -> Self:
+        """Return the model for explanations of one output, in its units.
+
+        For a model with a table of outputs. The posterior is given all outputs.
+        """
+        if self.training.outputs is None:
+            raise ValueError("The model has one response. Use a model with a table of responses.")
+        return self._view(training=self.training.of_output(name))
+
+    def of_event(self, of: str, at: float | str) -> Self:
+        """Return the model for explanations of an event of y instead of its mean.
+
+        Every explanation function takes the result in place of the model, with the same `idata`;
+        many have the options `of` and `at` themselves. They explain on the response scale, at an
+        exposure of 1, and predictions are at the exposure of each row.
+
+        Parameters
+        ----------
+        of : {"survival", "probability", "hazard", "quantile"}
+            Survival is the probability that y > at; "probability", for whole numbers, that y = at.
+            "hazard" is the density of y over survival, and "quantile" the y that is not exceeded
+            with probability `at`: both for "normal", "lognormal", "weibull" and "loglogistic".
+        at : float or str
+            A value of y, in its units, or a category by name; for "quantile", a probability.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bayes_gpx as bx
+        >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+        >>> model = bx.GP(X, np.exp(X[:, 0]), likelihood="weibull", scale=False)
+        >>> theta = {"lengthscale": [1.0], "amplitude": 2.0, "shape": 5.0}
+        >>> longer = model.of_event("survival", 10.0)
+        >>> found = bx.predictions(longer, theta, [[1.0], [3.0]], keep="summary", progressbar=False)
+        >>> found["survival_mean"].values.round(2)
+        array([0.  , 0.95])
+        """
+        one_of("of", of, KINDS)
+        observation = self.specification.observation
+        if observation.processes:
+            raise ValueError(
+                f"of is {of!r}, but likelihood={self.specification.likelihood!r} has two latent "
+                "values for each row. Take the share of draws of y from bx.predictions instead."
+            )
+        if observation.class_shape or not observation.ordered:
+            raise ValueError(
+                f"of is {of!r}, but likelihood={self.specification.likelihood!r} has no order of "
+                "y. Its probabilities are explained without of_event."
+            )
+        names = getattr(observation, "names", ())
+        if isinstance(at, str) and names and of != "quantile":
+            one_of("at", at, names)
+            at = names.index(at)
+        try:
+            at = float(at)
+        except (TypeError, ValueError):
+            raise ValueError(f"at is {at!r}. Pass a number.") from None
+        if observation.exposure_name != "exposure":
+            raise ValueError(
+                f"of is {of!r}, but the model has {observation.exposure_name}=, and the "
+                "probability depends on that of each new row. Compare draws of y from "
+                f"bx.predictions(..., {observation.exposure_name}=...) instead."
+            )
+        if self.specification.normal:
+            self.training.refuse_outputs("of_event", "Fit one model for each output.")
+        if of == "probability" and not observation.discrete:
+            raise ValueError(f"of is {of!r}, but y is no whole number. Pass of='survival'.")
+        if not hasattr(observation, NEEDED.get(of, "logp")):
+            raise ValueError(
+                f"of is {of!r}, which likelihood={self.specification.likelihood!r} does not have. "
+                "Use 'normal', 'lognormal', 'weibull' or 'loglogistic', or of='survival'."
+            )
+        if of != "quantile":
+            observation.read(np.array([at]))
+        elif not 0.0 < at < 1.0:
+            raise ValueError(f"at is {at!r}, but a quantile needs a probability between 0 and 1.")
+        self.training.refuse_all_outputs()
+        scaling = self.training.y_scaling if observation.scaled else Scaling(0.0, 1.0)
+        event = Event(observation, of, at, float(scaling.center), float(scaling.scale))
+        return self._view(specification=replace(self.specification, event=event))
+
+    def of_weight(self, name: str) -> Self:
+        """Return the model for explanations of the weight of one column of Z instead of f.
+
+        For a `GPX`. `derivatives`, `slopes`, `attributions`, `shapley_values` and `comparisons`
+        have the option ``of=("weight", name)`` for it; `partial_dependence` takes the result in
+        place of the model. They explain the weight function g(x), without the deviations of rows,
+        in units of f per unit of the column, and need no Z_new.
+
+        Parameters
+        ----------
+        name : str
+            A column of Z, or "intercept"; of a categorical column, the column of one level.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bayes_gpx as bx
+        >>> X = np.random.default_rng(1).uniform(size=(60, 2))
+        >>> Z = np.random.default_rng(2).normal(size=(60, 1))
+        >>> model = bx.GPX(X, Z[:, 0] * X[:, 1], Z, scale=False)  # the weight of z0 is x1
+        >>> theta = {"lengthscale": [2.0, 2.0], "amplitude": 2.0, "sigma_w": 0.0, "sigma": 0.01}
+        >>> options = {"keep": "summary", "progressbar": False}
+        >>> found = bx.derivatives(model.of_weight("z0"), theta, [[0.5, 0.5]], **options)
+        >>> found["derivative_mean"].values.round(1) + 0.0
+        array([[0., 1.]])
+        """
+        return self._view(training=self.training.of_weight(name))
+
+    def _view(self, **changed: Any) -> Self:
+        """The model with another attribute; all that is compiled is shared."""
+        view = type(self).__new__(type(self))
+        view.__dict__.update(self.__dict__, **changed)
+        return view
