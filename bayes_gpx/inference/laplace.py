@@ -162,7 +162,7 @@ def _weighed(
         log_q = np.logaddexp.reduce([_log_t(points, *one) for one in proposals])
         log_q -= np.log(len(proposals))
         log_weights, khat = array_stats.psislw(log_q - np.maximum(log_p, log_p.max() - NEGLIGIBLE))
-        told = _diagnosed(log_weights, float(khat), draws)
+        told = diagnosed(log_weights, float(khat), draws)
         if done >= ROUNDS[told["convergence"]]:
             break
         if done == ROUNDS[CONVERGED] and progressbar:
@@ -179,12 +179,17 @@ def _weighed(
     return points, log_p, log_q, log_weights, told
 
 
-def _diagnosed(log_weights: np.ndarray, khat: float, draws: int) -> dict[str, Any]:
+def diagnosed(
+    log_weights: np.ndarray,
+    khat: float,
+    draws: int,
+    far: str = "The posterior is far from its Laplace approximation",
+) -> dict[str, Any]:
     """Attributes of a fit that say whether proposals weighted so represent the posterior."""
     largest, fewest = min(1.0 - 1.0 / np.log10(len(log_weights)), 0.7), min(FEWEST_EFFECTIVE, draws)
     effective = np.exp(-np.logaddexp.reduce(2.0 * log_weights))
     if khat > largest or effective < fewest * BAD_EFFECTIVE / FEWEST_EFFECTIVE:
-        state, said = NOT_CONVERGED, "The posterior is far from its Laplace approximation"
+        state, said = NOT_CONVERGED, far
     elif effective < fewest:
         state, said = BORDERLINE, "Borderline, which is good enough to explore"
     else:

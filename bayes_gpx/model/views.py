@@ -1,4 +1,4 @@
-"""Views of a model: the same fit, of which another quantity is explained."""
+"""Views of a model: its fit, of which another quantity is explained, or given more rows."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from bayes_gpx.aliases import Column, Draws, Table
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.likelihoods.events import KINDS, NEEDED, Event
+from bayes_gpx.model.updating import updated
 from bayes_gpx.validation import one_of
 
 
@@ -126,6 +128,67 @@ class Views:
         array([[0., 1.]])
         """
         return self._view(training=self.training.of_weight(name))
+
+    def update(
+        self,
+        idata: Draws,
+        X_new: Table,
+        y_new: Column,
+        *,
+        Z_new: Table | None = None,
+        groups_new: Column | None = None,
+        exposure: Column | None = None,
+        seed: int | None = None,
+        progressbar: bool = True,
+    ) -> tuple[Self, Draws]:
+        """Add rows to the training data without another fit.
+
+        The posterior given the hyperparameters is that of all rows. Draws of the hyperparameters
+        are weighted by how well they predicted the new rows, and resampled; of a posterior mode,
+        they stay as they are. Centers, scales and inducing points stay those of the first rows.
+
+        Parameters
+        ----------
+        idata : xarray.DataTree or dict
+            A fit of this model, or a dict of fixed hyperparameters.
+        X_new, y_new, Z_new : frame or array (m, d), (m,) and (m, p)
+            The new rows, with the columns of the training data.
+        groups_new, exposure : array (m,), optional
+            As of the training rows; a new label is a new group.
+        seed : int, optional
+        progressbar : bool
+
+        Returns
+        -------
+        model, idata
+            Of all rows. Row labels 0, 1, ... go on; others are kept. `idata` has one chain, and its
+            attributes `khat` and `convergence` say whether the weights are reliable.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If a few draws have most of the weight. Fit the returned model then.
+
+        Raises
+        ------
+        ValueError
+            For new rows that do not fit the training data, and for models of several outputs,
+            out-of-core rows, rows with weights, bounds or trials, or sampled latent values.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import bayes_gpx as bx
+        >>> X = np.linspace(0.0, 3.0, 20)[:, None]
+        >>> model = bx.GP(X, np.sin(X[:, 0]), scale=False)
+        >>> theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.1}
+        >>> model, theta = model.update(theta, [[4.0], [5.0]], np.sin([4.0, 5.0]))
+        >>> found = bx.predictions(model, theta, [[4.5]], keep="summary", progressbar=False)
+        >>> round(found["f_mean"].item(), 2)  # sin(4.5)
+        -0.97
+        """
+        rows = X_new, Z_new, y_new
+        return updated(self, idata, rows, groups_new, exposure, seed, progressbar)
 
     def _view(self, **changed: Any) -> Self:
         """The model with another attribute; all that is compiled is shared."""

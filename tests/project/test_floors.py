@@ -48,8 +48,8 @@ draws: protocols hyperparameter_draws points level_moves intervals claims stores
     random_functions candidates
 model: named_kernels hyperparameters unsupported specification constraints given_values priors
     lengthscale_prior bound_data latent_variables fixed_basis observed_response inducing_points
-    starting_points examination fitting description views model gp placement interaction_model
-    refits stored_summaries storage
+    starting_points examination fitting description updating views model gp placement
+    interaction_model refits stored_summaries storage
 explain: answered null predictions entries weights components sobol derivatives
     attributions fanova shapley_values sensitivities relevance ranking reasons
     group_differences importances partial_dependence conditional_variance comparisons next_rows
