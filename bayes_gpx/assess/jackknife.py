@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -126,12 +127,21 @@ def jackknife_plus(
     prob = interval_probability(ci_prob)
     new = points_to_explain(model, X_new)
     if calibration is None:
-        own, y = points(model, model.training.X.values), model.training.y
+        training = model.training
+        own = replace(points(model, training.X.values), index=training.X.index)
+        y = training.y
     else:
+        if not isinstance(calibration, tuple) or len(calibration) != 2:
+            raise ValueError(
+                f"calibration is a {type(calibration).__name__}. Pass the rows and their responses "
+                "as a tuple, calibration=(X, y)."
+            )
         X, y = calibration
         own = points(model, X)
         y = read_observed(xr.Dataset(coords={"obs": own.index}), y).values
     order = place(prob, len(y))
+    if calibration is not None:
+        _refuse_training_rows(model, own, y)
     both = _stacked(model, own, new)
     hyper = hyperparameter_draws(model, idata, num_draws)
     question, n = questions.value(model), len(y)
@@ -154,6 +164,18 @@ def jackknife_plus(
         {"obs": new.index, "ci_bound": BOUNDS, "calibration": own.index},
         origin(model) | attrs,
     )
+
+
+def _refuse_training_rows(model: Model, own: Points, y: np.ndarray) -> None:
+    """Raise if most calibration rows are training rows, to which the guarantee does not apply."""
+    training = model.training
+    known = {*map(tuple, np.column_stack([training.X.values, training.y]).tolist())}
+    again = sum(row in known for row in map(tuple, np.column_stack([own.X_values, y]).tolist()))
+    if 2 * again > len(y):
+        raise ValueError(
+            f"calibration holds {again} rows that the model was fitted to, of {len(y)}. Pass other "
+            "rows, or leave calibration out for intervals without a guarantee."
+        )
 
 
 def place(prob: float, n: int) -> int:

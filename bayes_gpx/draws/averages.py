@@ -128,10 +128,7 @@ def by_rows(model: ModelLike, where: Points, by: By) -> Points:
     if by is None or by is False:
         return where
     where.refuse_others(by, "by")
-    known = model.training.row_data if "positions" in where.inputs else None
-    counted = np.ones(len(where.X))
-    if known is not None and known.weights is not None:
-        counted = known.weights[where.rows]
+    counted = counts_of_rows(model, where)
     if by is True:
         return _with(where, np.array(["all"]), counted[None] / counted.sum())
     if hasattr(by, "columns"):
@@ -162,6 +159,14 @@ def by_rows(model: ModelLike, where: Points, by: By) -> Points:
         )
     member = counted * (codes == np.arange(len(groups))[:, None])
     return _with(where, groups, member / member.sum(axis=1, keepdims=True))
+
+
+def counts_of_rows(model: ModelLike, where: Points) -> np.ndarray:
+    """How often each row counts: training rows by their `weights=`, others once; (m,)."""
+    known = model.training.row_data if "positions" in where.inputs else None
+    if known is None or known.weights is None:
+        return np.ones(len(where.X))
+    return known.weights[where.rows]
 
 
 def _with(where: Points, labels: np.ndarray, values: np.ndarray) -> Points:

@@ -25,6 +25,7 @@ from bayes_gpx.draws.points import Points, from_baseline, points, points_to_expl
 from bayes_gpx.explain.answered import documented, has_outputs, weighed
 from bayes_gpx.explain.attributions import named
 from bayes_gpx.explain.comparisons import of_contrasts, read_contrasts
+from bayes_gpx.explain.derivatives import numbers_among
 from bayes_gpx.explain.predictions import exposures_at
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.base import LATENT, WHITENED
@@ -166,7 +167,7 @@ def next_rows(
         )
     where = _read_candidates(model, candidates, Z_candidates, groups_candidates)
     given = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
-    where, costs = _with_exposures(model, where, given), _read_costs(cost, len(where.X))
+    where, costs = _with_exposures(model, where, given), _read_costs(cost, where)
     count("size", size)
     if size > len(where.X):
         raise ValueError(f"size is {size}, but there are {len(where.X)} candidates. Pass fewer.")
@@ -178,6 +179,8 @@ def next_rows(
         told = seed, progressbar
         return _improving(model, hyper, where, question, size, costs, *told)
     asked, rows_asked = _asked(view, question, options)
+    if asked.name == "derivative":
+        features = numbers_among(model.training.X, features)
     found = evaluate(
         view,
         idata,
@@ -267,6 +270,11 @@ UNSAID = {"baseline": "mean"}
 
 def _asked(model: Model, question: str, options: Mapping[str, Any]) -> tuple[Question, Points]:
     """A question about the smooth part, and the points that it is asked at."""
+    if model.training.sparse and question in ("weights", "contributions"):
+        raise ValueError(
+            f"question is {question!r}, but Z is sparse. Ask about of=('weight', name) of "
+            "'comparisons', or use a model of Z.toarray()."
+        )
     read = {name: options[name] for name in ("X_new", "Z_new", "groups_new", "obs")}
     where = points_to_explain(model, **read, needs_z=question != "weights")
     where = where.having(positions=None)
@@ -302,17 +310,20 @@ def _with_exposures(model: Model, where: Points, given: dict[str, Any]) -> Point
     return where.having(exposure=exposures * unit)
 
 
-def _read_costs(cost: Any, count: int) -> np.ndarray:
+def _read_costs(cost: Any, where: Points) -> np.ndarray:
     """Costs of the candidates (N,), 1 by default."""
+    count = len(where.X)
     if cost is None:
         return np.ones(count)
-    values = np.asarray(cost, dtype=float)
-    if values.shape != (count,) or not (np.isfinite(values) & (values > 0)).all():
+    where.refuse_others(cost, "cost")
+    values = np.asarray(cost)
+    numbers = values.dtype.kind in "biuf" and values.shape == (count,)
+    if not numbers or not (np.isfinite(values) & (values > 0)).all():
         raise ValueError(
             f"cost has shape {values.shape}. Pass a positive finite number for each of {count} "
             "candidates."
         )
-    return values
+    return values.astype(float)
 
 
 def _informing(
@@ -343,6 +354,8 @@ def _informing(
     result = _selected(rows.where.index, scores, selected).assign(
         sd_before=sd, sd_after=sd.copy(data=after), sign_known=known
     )
+    if "baseline" in found.data_vars:
+        result["baseline"] = found["baseline"]
     kept = ("units", "baseline", "weight", "ci_prob", "relative_jitter")
     attrs = {key: found.attrs[key] for key in kept if key in found.attrs}
     return result.assign_attrs(origin(rows.model) | attrs, signs_known=int(known.all()))
@@ -417,7 +430,7 @@ def _improving(
         inputs={name: np.concatenate(parts) for name, parts in every.items()},
         X_values=np.concatenate([measured.X_values, where.X_values]),
         Z_values=None,
-        index=np.concatenate([measured.index, where.index]),
+        index=np.arange(n + len(where.index)),
         rows=None,
     )
     rows = Candidates(model, hyper, stacked, progressbar)
@@ -446,6 +459,10 @@ def _improving(
         f_mean=("candidate", center[n:]), f_sd=("candidate", spread[n:])
     )
     units = questions.latent_units(model)
+    of_score = units if (costs == 1.0).all() else f"{units} per unit of cost"
+    for name in ("score", "selected_score"):
+        found[name].attrs["units"] = of_score
+    best = str(best) if isinstance(best, np.datetime64) else best  # which no file takes
     return found.assign_attrs(origin(model), question=question, units=units, best=best)
 
 

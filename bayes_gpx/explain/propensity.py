@@ -9,7 +9,7 @@ import narwhals as nw
 import numpy as np
 
 from bayes_gpx.aliases import Column
-from bayes_gpx.data.categorical import is_missing
+from bayes_gpx.data.categorical import as_text, declared, is_missing
 from bayes_gpx.data.features import read_features, read_response
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.scaling import standard_scaling
@@ -46,8 +46,9 @@ def with_propensity(
         Columns that were measured before the treatment.
     treatment : str, series or array (n,)
         The treatment, with two values; or the name of its column in X, which is then left out of
-        the model of the treatment. Rows without a value, such as new rows, get the mean of the
-        predictions of all folds.
+        the model of the treatment. The probability is that of the second value: of the larger or
+        later one, or in the order of the levels of a categorical. Rows without a value, such as new
+        rows, get the mean of the predictions of all folds.
     folds : int
         Number of folds, each with the same proportion of treated rows.
     seed : int, optional
@@ -84,7 +85,12 @@ def with_propensity(
     framed = isinstance(frame, nw.DataFrame)
     known, others = treatment, X
     if isinstance(treatment, str):
-        one_of("treatment", treatment, frame.columns if framed else [])
+        if not framed:
+            raise ValueError(
+                f"treatment is {treatment!r}, but X has no column names. Pass the values of the "
+                "treatment, and X without them."
+            )
+        one_of("treatment", treatment, frame.columns)
         known, others = frame[treatment].to_native(), frame.drop(treatment).to_native()
     covariates = read_features(others, "X", dates={})
     if PROPENSITY in covariates.columns:
@@ -96,6 +102,25 @@ def with_propensity(
     return frame.with_columns(column).to_native()
 
 
+def _coded(treatment: Any, values: np.ndarray) -> tuple[list, np.ndarray]:
+    """Values of the treatment in order, that of its declared levels if there are any; and codes."""
+    series = nw.from_native(treatment, series_only=True, pass_through=True)
+    levels = declared(series) if isinstance(series, nw.Series) else None
+    if levels is not None:
+        texts = [as_text(value) for value in values]
+        used = [level for level in levels if level in set(texts)]
+        return used, np.array([used.index(text) for text in texts])
+    try:
+        found, codes = np.unique(values, return_inverse=True)
+    except TypeError:
+        kinds = sorted({type(value).__name__ for value in values})
+        raise ValueError(
+            f"treatment has values of several types, {' and '.join(kinds)}. Convert them, for "
+            "example by .astype(str)."
+        ) from None
+    return found.tolist(), codes
+
+
 def _propensities(
     X: Frame, treatment: Column, folds: int, seed: int | None, progressbar: bool
 ) -> np.ndarray:
@@ -103,9 +128,9 @@ def _propensities(
     count("folds", folds, 2)
     given = read_response(treatment, X, "treatment", np.asarray)
     rows = np.flatnonzero([not is_missing(value) for value in given])
-    values, codes = np.unique(given[rows].astype(object), return_inverse=True)
+    values, codes = _coded(treatment, given[rows].astype(object))
     if len(values) != 2 or np.bincount(codes).min() < folds:
-        times = dict(zip(values.tolist(), np.bincount(codes).tolist(), strict=True))
+        times = dict(zip(values, np.bincount(codes).tolist(), strict=True))
         raise ValueError(
             f"treatment has these values, so many times: {times}. Pass a treatment with two "
             f"values, each in at least as many rows as there are folds, {folds}."

@@ -103,14 +103,18 @@ def reasons(
     lead = [str(dim) for dim in mean.dims if dim != "feature"]
     mean, size = mean.transpose(*lead, "feature"), min(size, found.sizes["feature"])
     score = SCORES[sign]
+    # Of a sparse Z, a row has no contribution of the features that it lacks.
     drawn = score(_draws(found, name, lead))
-    counts = drawn > 0.0 if sign != "either" else np.True_
+    counts = drawn > 0.0 if sign != "either" else ~np.isnan(drawn)
+    drawn = np.where(np.isnan(drawn), -np.inf, drawn)
     ranks = rankdata(-drawn, method="min", axis=-1)
     places = np.arange(1, size + 1)
     top = np.stack([((ranks <= k) & counts).mean(axis=0) for k in places], axis=-1)
     scored = score(mean.values)
+    scored = np.where(np.isnan(scored), -np.inf, scored)
     order = np.argsort(-scored, axis=-1, kind="stable")[..., :size]
-    real = np.take_along_axis(scored, order, -1) > 0.0 if sign != "either" else order >= 0
+    least = 0.0 if sign != "either" else -np.inf
+    real = np.take_along_axis(scored, order, -1) > least
     prob = interval_probability(None, found)
     ends = interval_of(found, name, prob).transpose(*lead, "feature", "ci_bound").values
 

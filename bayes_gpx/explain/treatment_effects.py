@@ -12,7 +12,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table, Tensor
 from bayes_gpx.draws import questions
-from bayes_gpx.draws.averages import By, Weights
+from bayes_gpx.draws.averages import By, Weights, counts_of_rows
 from bayes_gpx.draws.each_draw import each_draw, rows_within
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
@@ -95,8 +95,9 @@ def treatment_effects(
         New rows; None for the training rows.
     treatment : str
         Name of the column. If it has two values, the effect is the prediction at the larger minus
-        the prediction at the smaller one. Other numbers have an effect per unit: the
-        derivative, or the weight.
+        the prediction at the smaller one; of a categorical, at the second level minus the first, as
+        the attribute `contrast` says. Other numbers have an effect per unit: the derivative, or the
+        weight.
     by : True, str, list of str, series or frame, optional
         Average `effect` over rows, as in `derivatives`.
 
@@ -116,9 +117,9 @@ def treatment_effects(
         `robustness_value`, `_interval`                                 proportion
         ==========================================  ==================  ================
 
-        `ate` is the average over the rows, and `att` the average over the treated rows. With `by`,
-        the dim `by` replaces `obs`, but not in `overlap` and `supported`. Moments and intervals are
-        exact for f.
+        `ate` is the average over the rows, and `att` the average over the treated rows; training
+        rows count by their `weights=`. With `by`, the dim `by` replaces `obs`, but not in `overlap`
+        and `supported`. Moments and intervals are exact for f.
 
         `overlap` is the proportion of the prior variance of f that the data remove, with or without
         treatment, whichever is less. Rows are `supported` if it is at least 0.5 and a column
@@ -243,15 +244,16 @@ def _effects(
 ) -> xr.Dataset:
     """Effects at rows or in groups, their averages, overlap and sensitivity, of one output."""
     one_of("keep", keep, ("draws", "summary"))
-    told, m = _read(model.training, treatment), len(where.X)
+    told = _read(model.training, treatment)
     hyper = hyperparameter_draws(model, idata, options.get("num_draws"))
     if any(np.any(theta.get("sigma_w", 0.0)) for _, theta in hyper):
         raise ValueError(
             "sigma_w is not 0, so the effect on a row would include a deviation that no other row "
             'shares. Build the model with priors={"sigma_w": 0} and fit it again.'
         )
-    averages = {"ate": np.full(m, 1.0 / m)}
-    if told.ends is not None and (treated := told.treated(where)).any():
+    counted = counts_of_rows(model, where)
+    averages = {"ate": counted / counted.sum()}
+    if told.ends is not None and (treated := counted * told.treated(where)).any():
         averages["att"] = treated / treated.sum()
     groups, rows = where.by, replace(where, by=None)
     weights = np.array([*averages.values(), *(() if groups is None else groups.values)])

@@ -17,6 +17,12 @@ LEADING = ("row", "feature", "feature_bis", "class", "baseline", "value", "unit"
 
 DRAWS = {"chain", "draw"}
 
+PARTS = ("_mean", "_sd", "_interval", "_cov", "_band")
+"""Ends of names of what belongs to another variable."""
+
+LEFT_OUT = "baseline", "completeness"
+"""What is the same in all rows, and what a computation says of itself."""
+
 
 def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFrame:
     """Convert an explanation to long form: a line for each row and feature.
@@ -38,8 +44,9 @@ def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFr
         `row`, the label of the row (from the index of `X_new` if it had one); `feature` and any
         other dims (class, baseline, ...); `value` of the feature, with `unit` if units are known
         and `level` if there are categorical features; and for each quantity _mean, _sd, _lower and
-        _upper, and its probabilities. Quantities without a feature, such as `difference`, are
-        repeated for each feature.
+        _upper. Other variables of these dims, such as probabilities, have their own names, and
+        quantities without a feature, such as `difference`, are repeated for each feature. A
+        quantity of one draw has no sd.
 
     Raises
     ------
@@ -50,19 +57,23 @@ def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFr
     means = [str(name).removesuffix("_mean") for name in dataset if str(name).endswith("_mean")]
     means = [name for name in means if name != RESPONSE]  # which another name has
     drawn = [str(name) for name in dataset if DRAWS <= set(dataset[name].dims)]
+    drawn = [name for name in drawn if name != "log_weights"]  # of the draws of y
     columns: dict[str, xr.DataArray] = {}
     for name in dict.fromkeys([*drawn, *means]):
         columns |= _moments(dataset, name, prob)
+    own = [str(n) for n in dataset if not (str(n).endswith(PARTS) or DRAWS & {*dataset[n].dims})]
+    own = [name for name in own if not name.startswith(LEFT_OUT)]
+    if not columns and "bayes_gpx" in dataset.attrs:
+        columns |= {name: dataset[name] for name in own[:1]}
     if not columns:
         raise ValueError(
             f"The dataset has no draws and no means, but {list(dataset)}. Pass the result of an "
             "explanation function, such as bx.attributions."
         )
     dims = dict.fromkeys(dim for column in columns.values() for dim in column.dims)
-    for other, array in dataset.items():
-        said = other == "value" or "probability" in str(other)
-        if said and str(other) not in means + drawn and dims.keys() >= set(array.dims):
-            columns[str(other)] = array
+    for other in own:
+        if other != RESPONSE and dims.keys() >= set(dataset[other].dims):
+            columns[other] = dataset[other]
     order = sorted(dims, key=lambda dim: {"obs": 0, "feature": 1}.get(str(dim), 2))
     frame = xr.Dataset(columns).to_dataframe(order).reset_index().rename(columns={"obs": "row"})
     axes = [column for column in frame if column not in columns and column not in LEADING]
@@ -73,11 +84,14 @@ def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFr
 def _moments(dataset: xr.Dataset, name: str, prob: float) -> dict[str, xr.DataArray]:
     """Mean, sd and ends of the interval of a quantity, as far as they are known."""
     found = {"mean": dataset.get(f"{name}_mean"), "sd": dataset.get(f"{name}_sd")}
-    if name in dataset:
-        for moment, of_draws in (("mean", dataset[name].mean), ("sd", dataset[name].std)):
-            if found[moment] is None:
-                found[moment] = of_draws(["chain", "draw"])
-    if found["sd"] is not None:
+    if name in dataset and {*dataset[name].dims} >= DRAWS:
+        draws = dataset[name]
+        several = draws.sizes["chain"] * draws.sizes["draw"] > 1
+        if found["mean"] is None:
+            found["mean"] = draws.mean(["chain", "draw"])
+        if found["sd"] is None and several:
+            found["sd"] = draws.std(["chain", "draw"])
+    if found["sd"] is not None or f"{name}_interval" in dataset:
         ends = interval_of(dataset, name, prob)
         found |= {end: ends.sel(ci_bound=end, drop=True) for end in ("lower", "upper")}
     return {f"{name}_{k}": array.drop_attrs() for k, array in found.items() if array is not None}

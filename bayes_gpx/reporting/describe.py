@@ -96,6 +96,9 @@ def describe(result: xr.Dataset, *, obs: Labels | None = None) -> str:
     own_unit, start = unit(result, shown, names), against(result)
     notes = "; ".join(filter(None, [f"unit: {own_unit}" * (own_unit != "none"), start]))
     said = [f"We estimated {estimand(result, shown)}{f' ({notes})' if notes else ''}."]
+    if "selected" in result:
+        labels = ", ".join(map(str, result["selected"].values))
+        said.append(f"Chosen, in this order: {labels}.")
     if by is None:
         said.append(f"Estimates: {'; '.join(_cells(result, mean, shown))}.")
     else:

@@ -169,6 +169,11 @@ def _rendered(fit: Fit, state: State, data: dict[str, Any]) -> str:
             "The page stores too few rows of the training data for this model: see its error "
             "below. Fewer draws leave room for more rows."
         )
+    if any(np.any(draw.deviation > 0.0) for draw in state.draws):
+        cautions.append(
+            "A row to start from counts as a new one: its weights have a new deviation, not the "
+            "one that the row had."
+        )
     folder = files("bayes_gpx.reporting").joinpath("browser")
     names = ["page.html.j2", "page.css", *(f"{name}.js" for name in SCRIPTS)]
     template, style, *scripts = [folder.joinpath(n).read_text(encoding="utf-8") for n in names]
@@ -187,8 +192,8 @@ def _rendered(fit: Fit, state: State, data: dict[str, Any]) -> str:
         state=state,
         kept=len(state.rows),
         versions=versions(),
-        # "</" would end the script.
-        data=json.dumps(data, allow_nan=False, separators=(",", ":")).replace("</", "<\\/"),
+        # A name with "<" could end the script, or hide its end.
+        data=json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
         style=style,
         scripts=scripts,
     )
@@ -272,9 +277,12 @@ def _of_features(model: Model) -> dict[str, Any]:
             {
                 "name": str(column),
                 "column": d + c,
+                "columns": (d + np.flatnonzero(training.Z.groups == group)).tolist(),
                 "scale": float(np.asarray(scaling.scale)[c]),
             }
-            for c, column in enumerate(training.Z.columns)
+            for c, (column, group) in enumerate(
+                zip(training.Z.columns, training.Z.groups, strict=True)
+            )
         ]
     return {"features": features, "weights": weights}
 

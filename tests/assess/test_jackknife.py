@@ -188,3 +188,14 @@ def test_the_result_can_be_handed_over():
     found = bx.jackknife_plus(model, THETA, X[NEW], calibration=calibration, **QUIET)
     assert "90% jackknife+ predictive interval" in bx.describe(found)
     assert '"function": "jackknife_plus"' in bx.to_json(found, model=model, idata=THETA)
+
+
+def test_rows_of_the_fit_are_no_calibration():
+    model = bx.GP(X[FIT], Y[FIT])
+    with pytest.raises(ValueError, match="15 rows that the model was fitted to, of 15"):
+        bx.jackknife_plus(model, THETA, X[NEW], calibration=(X[FIT], Y[FIT]), **QUIET)
+    with pytest.raises(ValueError, match="calibration is a DataFrame. Pass the rows and their"):
+        bx.jackknife_plus(model, THETA, X[NEW], calibration=X[HELD], **QUIET)
+    named = bx.GP(X[FIT].set_axis([*"abcdefghijklmno"]), Y[FIT].values)
+    found = bx.jackknife_plus(named, THETA, X[NEW], ci_prob=0.8, **QUIET)
+    assert found["calibration"].values.tolist() == [*"abcdefghijklmno"]

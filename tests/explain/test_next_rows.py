@@ -316,3 +316,69 @@ def test_sd_after_a_row_of_one_of_several_outputs(output):
     asked = {"baseline": "zero", "keep": "summary", **QUIET}
     after = bx.attributions(more.of_output(output), theta, ROWS, **asked)["attribution_sd"]
     assert_allclose(found["sd_after"].values, after.values, rtol=1e-8)
+
+
+FRUIT = pd.DataFrame(X, columns=["x", "w"]).assign(c=pd.Categorical([*"abcdabcdabcdab"]))
+MORE = pd.DataFrame(CANDIDATES, columns=["x", "w"]).assign(
+    c=pd.Categorical([*"abcdabcda"], categories=[*"abcd"])
+)
+
+
+@pytest.mark.parametrize("question", ["slopes", "derivatives"])
+def test_there_are_no_slopes_of_categories(question):
+    """As in the functions that answer: every sign can be known, and scales are of numbers."""
+    model = bx.GP(FRUIT, 3 * FRUIT["x"] + 2 * FRUIT["w"], scale=False)
+    theta = {"lengthscale": [2.0, 2.0, 1.0], "amplitude": 3.0, "sigma": 0.3}
+    asked = {"question": question, "obs": [0], **QUIET}
+    found = bx.next_rows(model, theta, MORE, **asked)
+    assert found["sd_before"]["feature"].values.tolist() == ["x", "w"]
+    same = bx.next_rows(model, theta, MORE, features=["x", "w"], scale=[1.0, 1.0], **asked)
+    assert_allclose(same["sd_before"], found["sd_before"])
+    with pytest.raises(ValueError, match=r"\['c'\] are categorical"):
+        bx.next_rows(model, theta, MORE, features=["c"], **asked)
+
+
+def test_costs_belong_to_their_rows():
+    model = bx.GP(X, Y, scale=False)
+    rows = pd.DataFrame(CANDIDATES, [*"abcdefghi"], ["x0", "x1"])
+    cost = pd.Series(np.arange(1.0, 10.0), rows.index)
+    with pytest.raises(ValueError, match="The index of cost differs"):
+        bx.next_rows(model, THETA, rows, question="predictions", cost=cost[::-1], **QUIET)
+    found = bx.next_rows(model, THETA, rows, question="predictions", cost=cost, **QUIET)
+    plain = bx.next_rows(model, THETA, rows, question="predictions", **QUIET)
+    assert_allclose(found["score"] * cost.values, plain["score"])
+
+
+def test_labels_of_candidates_may_be_of_another_kind(tmp_path):
+    """Dates of training rows, words of candidates; and the best row is named in a file."""
+    days = pd.date_range("2024-01-01", periods=14)
+    model = bx.GP(pd.DataFrame(X, days, ["x0", "x1"]), Y, scale=False)
+    plain = bx.GP(X, Y, scale=False)
+    rows = pd.DataFrame(CANDIDATES, [*"abcdefghi"], ["x0", "x1"])
+    options = {"question": "maximum", "size": 2, "seed": 1, **QUIET}
+    found = bx.next_rows(model, THETA, rows, **options)
+    same = bx.next_rows(plain, THETA, CANDIDATES, **options)
+    assert_allclose(found["score"], same["score"])
+    assert found.attrs["best"].startswith(str(days[same.attrs["best"]].date()))
+    found.to_netcdf(tmp_path / "found.nc")
+    assert found["score"].attrs["units"] == "y"
+
+
+def test_what_is_told_of_chosen_rows():
+    model, rows = bx.GP(X, Y, scale=False), pd.DataFrame(CANDIDATES, [*"abcdefghi"], ["x0", "x1"])
+    options = {"question": "attributions", "X_new": ROWS, "baseline": X[:1], **QUIET}
+    found = bx.next_rows(model, THETA, rows, size=2, **options)
+    first, second = found["selected"].values
+    assert f"Chosen, in this order: {first}, {second}." in bx.describe(found)
+    assert_allclose(found["baseline"], X[0])
+    assert bx.to_pandas(found)["score"].tolist() == found["score"].values.tolist()
+
+
+def test_weights_of_a_sparse_z_are_not_asked_about():
+    from scipy import sparse
+
+    model = bx.GPX(X, Y, sparse.csr_matrix(Z), scale=False)
+    options = {"X_new": ROWS, "Z_candidates": sparse.csr_matrix(Z_CANDIDATES), **QUIET}
+    theta = THETA | {"sigma_w": 0.1}
+    with pytest.raises(ValueError, match="question is 'weights', but Z is sparse"):
+        bx.next_rows(model, theta, CANDIDATES, question="weights", **options)

@@ -98,3 +98,29 @@ def test_what_is_refused(data, change, message):
         change = {"X": X.rename(columns={"a": "propensity"})}
     with pytest.raises(ValueError, match=message):
         bx.with_propensity(**({"X": X, "treatment": drug} | change), **OPTIONS)
+
+
+def test_the_probability_is_that_of_the_second_level(data):
+    """As in effects of the treatment, whatever the order of the alphabet."""
+    X, drug, _ = data
+    found = bx.with_propensity(X, drug, folds=2, **OPTIONS)["propensity"]
+    words = drug.map({0: "untreated", 1: "treated"})
+    levels = pd.CategoricalDtype(["untreated", "never", "treated"])
+    named = bx.with_propensity(X, words.astype(levels), folds=2, **OPTIONS)["propensity"]
+    assert_allclose(named, found)
+    enum = pl.DataFrame(X.reset_index(drop=True)).with_columns(
+        drug=pl.Series(words.tolist(), dtype=pl.Enum(["untreated", "treated"]))
+    )
+    assert_allclose(bx.with_propensity(enum, "drug", folds=2, **OPTIONS)["propensity"], found)
+
+
+@pytest.mark.parametrize(
+    ("X", "treatment", "said"),
+    [
+        (np.zeros((4, 1)), np.array([1, "a", 1, "a"], object), "several types, int and str"),
+        (np.zeros((4, 1)), "drug", "X has no column names"),
+    ],
+)
+def test_what_is_no_treatment_is_refused(X, treatment, said):
+    with pytest.raises(ValueError, match=said):
+        bx.with_propensity(X, treatment, **OPTIONS)

@@ -121,3 +121,31 @@ def test_other_results_are_refused():
         bx.reasons(result(), size=0)
     with pytest.raises(ValueError, match="sign"):
         bx.reasons(result(), sign="up")
+
+
+@pytest.mark.parametrize("sign", ["either", "positive"])
+def test_features_that_a_row_lacks_are_no_reasons(sign):
+    """Of a sparse Z, contributions of absent features are missing: others keep their places."""
+    draws = RNG.multivariate_normal(np.zeros(6), np.eye(6), 400).reshape(400, 2, 3) + MEAN
+    lacking = draws.copy()
+    lacking[:, 0, 1] = np.nan
+    mean = result(lacking).assign(attribution_mean=(("obs", "feature"), lacking.mean(axis=0)))
+    found = bx.reasons(mean, size=3, sign=sign)
+    score = abs if sign == "either" else float
+    pair = draws[:, :1][..., [0, 2]]
+    for k in (1, 2, 3):
+        own = [sorted((0, 1), key=lambda j, v=v: -score(v[j]))[:k] for v in pair[:, 0]]
+        counted_here = [
+            np.mean(
+                [
+                    j in o and (score is abs or v[j] > 0)
+                    for o, v in zip(own, pair[:, 0], strict=True)
+                ]
+            )
+            for j in (0, 1)
+        ]
+        assert_allclose(found["probability_top"].values[0, [0, 2], k - 1], counted_here)
+    assert (found["probability_top"].values[0, 1] == 0.0).all()
+    assert "b" not in found["reason"].values[0]
+    whole = bx.reasons(result(draws), size=3, sign=sign)
+    assert_allclose(found["probability_top"][1], whole["probability_top"][1])

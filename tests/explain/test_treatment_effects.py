@@ -435,3 +435,18 @@ def test_effects_of_every_structure_are_differences_of_predictions(data, family)
         model, theta, treatment="drug", by=labels, draws=20, seed=1, **QUIET
     )
     assert drawn["effect"].sizes["by"] == 2 and np.isfinite(drawn["effect"]).all()
+
+
+def test_rows_count_by_their_weights_and_the_direction_is_told(data):
+    """Averages of the rows' effects, of all and of the treated; levels in their declared order."""
+    X, treated, y, _ = data
+    weights = np.linspace(0.5, 1.5, N)
+    arm = pd.Categorical(np.where(treated > 0, "drug", "none"), categories=["none", "drug"])
+    model = bx.GP(X.assign(arm=arm), y, weights=weights)
+    found = bx.treatment_effects(model, THETA, treatment="arm", **QUIET)
+    effect, own = found["effect_mean"].values, treated.values * weights
+    assert_allclose(found["ate_mean"], weights @ effect / weights.sum())
+    assert_allclose(found["att_mean"], own @ effect / own.sum())
+    every = bx.treatment_effects(model, THETA, treatment="arm", by=True, **QUIET)
+    assert_allclose(every["effect_mean"], [found["ate_mean"]])
+    assert "the average effect of arm (arm none → drug) over the rows" in bx.describe(found)

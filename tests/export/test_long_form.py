@@ -103,3 +103,38 @@ def test_what_no_verb_returned_is_refused(model, new):
         bx.to_pandas(xr.Dataset({"value": ("obs", [1.0])}))
     with pytest.raises(ValueError, match=r"ci_prob is 2"):
         bx.to_pandas(bx.predictions(model, THETA, new, **OPTIONS), ci_prob=2)
+
+
+def test_every_result_has_a_long_form(model, new):
+    """Also of one draw, without moments, and with intervals alone."""
+    fit = {"sigma": 0.3, "lengthscale": [1.0, 1.0], "amplitude": 1.0}
+    columns = {
+        "relevance": (bx.relevance(model, fit, new), ["relevance_mean"]),
+        "interactions": (bx.interactions(model, fit, new), ["interaction_mean"]),
+        "reasons": (
+            bx.reasons(bx.attributions(model, fit, new, seed=1)),
+            ["reason", "reason_mean"],
+        ),
+        "jackknife": (
+            bx.jackknife_plus(model, fit, new, ci_prob=0.5, progressbar=False),
+            ["jackknife_mean", "jackknife_lower", "jackknife_upper"],
+        ),
+        "next_rows": (
+            bx.next_rows(model, fit, new, question="maximum", progressbar=False),
+            ["score", "f_mean", "f_lower"],
+        ),
+        "loo": (
+            bx.loo_predictions(model, fit, seed=1, progressbar=False),
+            ["y_mean", "elpd", "pit"],
+        ),
+    }
+    for name, (found, expected) in columns.items():
+        frame = bx.to_pandas(found)
+        assert {*expected} <= {*frame}, name
+        assert not [c for c in frame if c.startswith("log_weights")]
+    one = bx.to_pandas(columns["relevance"][0])
+    assert "average_relevance_sd" not in one and "average_relevance_mean" in one
+    interval = columns["jackknife"][0]["jackknife_interval"].values
+    frame = bx.to_pandas(columns["jackknife"][0])
+    assert_allclose(frame[["jackknife_lower", "jackknife_upper"]], interval)
+    assert frame["row"].tolist() == [*"pqrs"]

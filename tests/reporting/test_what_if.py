@@ -346,3 +346,25 @@ def test_the_page_says_what_it_cannot_show(rng, tmp_path):
             gp, {"lengthscale": [1.0] * 3, "amplitude": 1.0, "sigma": 0.1}, path=path, draws=0
         )
     assert not path.exists()
+
+
+def test_a_category_has_one_weight_and_one_contribution(opened, engine, rng):
+    """The weight of the row's level, and the sum over the indicators with its own interval."""
+    X = rows_of(rng)
+    X["</script><!--"] = pd.Categorical(rng.choice(["x", "<!--<script>"], len(X)))
+    model = bx.GPX(X, smooth(X.iloc[:, :3]).rename("y"))
+    theta = {"lengthscale": [1.5, 2.0, 3.0, 2.0], "amplitude": 1.2, "sigma": 0.3, "sigma_w": 0.2}
+    new = X[:4]
+    data = opened(model, theta, new)
+    assert data["features"][3]["name"] == "</script><!--"
+    found = call(engine, "model.points.map(x => weights(model, x))")
+    known = bx.contributions(model, theta, new, **QUIET)
+    own = np.stack([summaries([part["contribution"] for part in row]) for row in found])
+    assert own.shape == (4, 4, 4)
+    agree(own, expected(known, "contribution"))
+    each = bx.weights(model, theta, new, **QUIET)
+    for row, found_here, level in zip(range(4), found, new.iloc[:, 3], strict=True):
+        name = f"</script><!--={level}"
+        assert found_here[3]["name"] == name
+        at = each.isel(obs=[row]).sel(feature=[name])
+        agree(summaries([found_here[3]["weight"]])[None], expected(at, "weight"))

@@ -278,18 +278,28 @@ function slopeOfResponse(model, pairs) {
   return summaryOf(values, model.prob, mean);
 }
 
-// Weights of a GPX at x: f is linear in z, so they are its derivatives in z.
+// Weights and contributions of a GPX at x: f is linear in z, so they are its derivatives in z.
+// Of a category the weight is that of its level, and the contribution that of all its indicators.
 function weights(model, x) {
-  const directions = model.weights.map(({ column }) => ({ columns: [column], rates: [1] }));
+  const shown = model.weights.filter(({ column, columns }) => columns.length === 1 || x[column] > 0);
+  const alongs = shown.flatMap(({ column, columns }) => [
+    { columns: [column], rates: [1] },
+    { columns, rates: columns.map((c) => x[c]) },
+  ]);
   const each = model.draws.map((draw) =>
-    slopesAt(draw, x, directions)
+    slopesAt(draw, x, alongs)
       .slice(1)
-      .map((own, l) => ({ mean: own.mean, variance: own.variance + draw.deviation[l] ** 2 })),
+      .map((own, k) => ({ mean: own.mean, variance: own.variance + deviationAlong(model, draw, alongs[k]) })),
   );
-  return model.weights.map(({ column, scale: unit }, l) => {
-    const own = each.map((draw) => draw[l]);
-    return { weight: latent(model, own, 1 / unit), contribution: latent(model, own, x[column]) };
-  });
+  return shown.map(({ name, scale: unit }, l) => ({
+    name,
+    weight: latent(model, each.map((draw) => draw[2 * l]), 1 / unit),
+    contribution: latent(model, each.map((draw) => draw[2 * l + 1])),
+  }));
+}
+
+function deviationAlong(model, draw, { columns, rates }) {
+  return columns.reduce((total, c, i) => total + (draw.deviation[c - model.width] * rates[i]) ** 2, 0);
 }
 
 // The prediction at x minus that at another point.

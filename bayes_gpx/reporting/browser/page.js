@@ -283,9 +283,7 @@ function showNumbers() {
 
 function showWeights() {
   find("weighed").hidden = false;
-  const found = weights(model, chosen.x);
-  const rows = model.weights.map(({ name }, l) => {
-    const { weight, contribution } = found[l];
+  const rows = weights(model, chosen.x).map(({ name, weight, contribution }) => {
     return [name, signed(weight.mean, weight.high - weight.low), interval(weight, signed), signed(contribution.mean, contribution.high - contribution.low), interval(contribution, signed)];
   });
   fill(find("weights"), ["Feature", "Weight per unit", `${percent} interval`, "Contribution", `${percent} interval`], rows);
