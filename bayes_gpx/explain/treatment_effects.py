@@ -94,10 +94,9 @@ def treatment_effects(
     X_new, Z_new : frame or array (m, d), (m, p), optional
         New rows; None for the training rows.
     treatment : str
-        Name of the column. If it has two values, the effect is the prediction at the larger minus
-        the prediction at the smaller one; of a categorical, at the second level minus the first, as
-        the attribute `contrast` says. Other numbers have an effect per unit: the derivative, or the
-        weight.
+        Name of the column. With two values, the effect is the prediction at the larger (or later
+        level) minus that at the other, as the attribute `contrast` says. Other numbers have an
+        effect per unit.
     by : True, str, list of str, series or frame, optional
         Average `effect` over rows, as in `derivatives`.
 
@@ -117,9 +116,9 @@ def treatment_effects(
         `robustness_value`, `_interval`                                 proportion
         ==========================================  ==================  ================
 
-        `ate` is the average over the rows, and `att` the average over the treated rows; training
-        rows count by their `weights=`. With `by`, the dim `by` replaces `obs`, but not in `overlap`
-        and `supported`. Moments and intervals are exact for f.
+        `ate` is the average over the rows, and `att` over the treated rows; training rows count by
+        `weights=`. With `by`, the dim `by` replaces `obs`, but not in `overlap` and `supported`.
+        Moments and intervals are exact for f.
 
         `overlap` is the proportion of the prior variance of f that the data remove, with or without
         treatment, whichever is less. Rows are `supported` if it is at least 0.5 and a column
