@@ -167,7 +167,7 @@ def jackknife_plus(
 
 
 def _refuse_training_rows(model: Model, own: Points, y: np.ndarray) -> None:
-    """Raise if most calibration rows are training rows, to which the guarantee does not apply."""
+    """Raise if most calibration rows are training rows: they have no guarantee."""
     training = model.training
     known = {*map(tuple, np.column_stack([training.X.values, training.y]).tolist())}
     again = sum(row in known for row in map(tuple, np.column_stack([own.X_values, y]).tolist()))

@@ -102,8 +102,8 @@ class Names:
         y, labels = read_response(y, frame, read=lambda v: self.observation.read(v, known))
         if labels is not None and not self.observation.labelled:
             raise ValueError(
-                f"Column {self.y!r} has named categories, whose codes may differ between parts of "
-                "out-of-core data. Store whole numbers in place of them."
+                f"Column {self.y!r} has named categories, and their codes may differ between parts "
+                "of out-of-core data. Store whole numbers in place of them."
             )
         return y, labels
 

@@ -83,7 +83,7 @@ MOST_CATEGORIES = 100
 def read_categories(
     y: Any, first: int, count: int, names: Sequence[str] = (), name: str = "y"
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Whole numbers (n,), of which `count` are known or any; and names of the codes 0, 1, ..."""
+    """Whole numbers (n,), among `count` known ones if any; and the names of codes 0, 1, ..."""
     # An ordered categorical is coded by the known `names`, or by its own. One of whole numbers
     # without a gap needs no codes, and has no names.
     kind: Any = getattr(y, "dtype", None)

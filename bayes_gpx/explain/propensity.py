@@ -46,8 +46,8 @@ def with_propensity(
         Columns that were measured before the treatment.
     treatment : str, series or array (n,)
         The treatment, with two values; or the name of its column in X, which is then left out of
-        the model of the treatment. The probability is that of the second value: of the larger or
-        later one, or in the order of the levels of a categorical. Rows without a value, such as new
+        the model of the treatment. The second value counts as treatment: the larger or later one,
+        or the second level of a categorical. Rows without a value, such as new
         rows, get the mean of the predictions of all folds.
     folds : int
         Number of folds, each with the same proportion of treated rows.
@@ -103,7 +103,7 @@ def with_propensity(
 
 
 def _coded(treatment: Any, values: np.ndarray) -> tuple[list, np.ndarray]:
-    """Values of the treatment in order, that of its declared levels if there are any; and codes."""
+    """Values of the treatment, in the order of its levels if these are declared; and codes."""
     series = nw.from_native(treatment, series_only=True, pass_through=True)
     levels = declared(series) if isinstance(series, nw.Series) else None
     if levels is not None:

@@ -95,8 +95,8 @@ def treatment_effects(
         New rows; None for the training rows.
     treatment : str
         Name of the column. With two values, the effect is the prediction at the larger (or later
-        level) minus that at the other, as the attribute `contrast` says. Other numbers have an
-        effect per unit.
+        level) minus the prediction at the other; see the attribute `contrast`. Other numbers have
+        an effect per unit.
     by : True, str, list of str, series or frame, optional
         Average `effect` over rows, as in `derivatives`.
 
@@ -116,7 +116,7 @@ def treatment_effects(
         `robustness_value`, `_interval`                                 proportion
         ==========================================  ==================  ================
 
-        `ate` is the average over the rows, and `att` over the treated rows; training rows count by
+        `ate` averages over the rows, and `att` over the treated rows; training rows count by
         `weights=`. With `by`, the dim `by` replaces `obs`, but not in `overlap` and `supported`.
         Moments and intervals are exact for f.
 

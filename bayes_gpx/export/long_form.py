@@ -18,10 +18,10 @@ LEADING = ("row", "feature", "feature_bis", "class", "baseline", "value", "unit"
 DRAWS = {"chain", "draw"}
 
 PARTS = ("_mean", "_sd", "_interval", "_cov", "_band")
-"""Ends of names of what belongs to another variable."""
+"""Ends of names of variables that belong to another one."""
 
 LEFT_OUT = "baseline", "completeness"
-"""What is the same in all rows, and what a computation says of itself."""
+"""Beginnings of names: the same value in all rows, and the accuracy of a computation."""
 
 
 def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFrame:

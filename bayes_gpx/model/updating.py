@@ -60,7 +60,7 @@ def updated(
 
 
 def _refuse(model: Any, hyper: HyperparameterDraws, exposure: Column | None) -> None:
-    """Raise for models and fits to which rows cannot be added."""
+    """Raise for models and fits that rows cannot be added to."""
     training, observation = model.training, model.specification.observation
     training.refuse_outputs("update", "Fit a model of all rows.")
     training.refuse_sparse("update")

@@ -1,4 +1,4 @@
-"""Views of a model: its fit, of which another quantity is explained, or given more rows."""
+"""Other models with the same fit: for another quantity, or with more rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bayes_gpx.validation import one_of
 
 
 class Views:
-    """What can be explained of a model besides f and the mean of y."""
+    """Methods that return another model with the same fit."""
 
     training: Any
     specification: Any
@@ -143,9 +143,9 @@ class Views:
     ) -> tuple[Self, Draws]:
         """Add rows to the training data without another fit.
 
-        The posterior given the hyperparameters is that of all rows. Draws of the hyperparameters
-        are weighted by how well they predicted the new rows, and resampled; of a posterior mode,
-        they stay as they are. Centers, scales and inducing points stay those of the first rows.
+        Given the hyperparameters, the function is conditioned on all rows. Draws of the
+        hyperparameters are weighted by how well they predicted the new rows, and resampled; a
+        posterior mode stays as it is. Centers, scales and inducing points do not change.
 
         Parameters
         ----------
@@ -161,8 +161,9 @@ class Views:
         Returns
         -------
         model, idata
-            Of all rows. Row labels 0, 1, ... go on; others are kept. `idata` has one chain, and its
-            attributes `khat` and `convergence` say whether the weights are reliable.
+            The model of all rows, and its fit. Row labels 0, 1, ... go on; others are kept. `idata`
+            has one chain, and its attributes `khat` and `convergence` say whether the weights are
+            reliable.
 
         Warns
         -----
