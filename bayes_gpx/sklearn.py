@@ -61,23 +61,26 @@ class _Estimator(BaseEstimator):
 
     def _training(self, X: Table, y: Column, **checks: Any) -> tuple[Any, Any]:
         """X and y of a fit: numbers are checked by scikit-learn, categories by the model."""
-        if _has_categories(X):
+        if _has_types(X):
             validate_data(self, X, skip_check_array=True)
             return X, column_or_1d(y)
         _refuse_text(X)
+        labels = row_labels(X)
         X, y = validate_data(self, X, y, dtype="float64", ensure_min_samples=2, **checks)
-        return self._named(X), y
+        return self._named(X, labels), y
 
     def _new(self, X: Table) -> Any:
         check_is_fitted(self)
-        if self.model_.training.X.levels:
+        known = self.model_.training.X
+        if known.levels or known.origins:
             return validate_data(self, X, reset=False, skip_check_array=True)
         _refuse_text(X)
-        return self._named(validate_data(self, X, reset=False, dtype="float64"))
+        labels = row_labels(X)
+        return self._named(validate_data(self, X, reset=False, dtype="float64"), labels)
 
-    def _named(self, X: Any) -> np.ndarray | pd.DataFrame:
+    def _named(self, X: Any, labels: np.ndarray | None) -> np.ndarray | pd.DataFrame:
         names = getattr(self, "feature_names_in_", None)
-        return X if names is None else pd.DataFrame(X, columns=names)
+        return X if names is None else pd.DataFrame(X, labels, names)
 
     def _predictions(self, X: Table, draws: int = 2) -> xr.Dataset:
         """Predictions; means are exact whatever the number of draws, sds of rates are not."""
@@ -128,7 +131,10 @@ class _Regressor(RegressorMixin, _Estimator):
     def predict(
         self, X: Table, return_std: bool = False
     ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Mean response (m,); with `return_std` also the sd of a new response, or of its rate."""
+        """Mean response (m,), or (m, C) of C classes; with `return_std` also the sd.
+
+        The sd is that of a new response, or of its rate.
+        """
         return _mean_and_sd(self, X, return_std)
 
 
@@ -344,10 +350,13 @@ def _counted(
     return X, y, rows
 
 
-def _has_categories(X: Table) -> bool:
-    """Whether a table is a frame with categorical columns."""
+def _has_types(X: Table) -> bool:
+    """Whether a table is a frame with columns of categories or dates, which the model reads."""
     frame = nw.from_native(X, eager_only=True, pass_through=True)
-    return isinstance(frame, nw.DataFrame) and any(map(declared, frame.iter_columns()))
+    return isinstance(frame, nw.DataFrame) and any(
+        column.dtype in (nw.Date, nw.Datetime) or declared(column)
+        for column in frame.iter_columns()
+    )
 
 
 def _refuse_text(X: Table) -> None:
@@ -374,5 +383,10 @@ def _mean_and_sd(
     estimator: _Estimator, X: Table, return_std: bool
 ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
     found = estimator._predictions(X, DRAWS if return_std else 2)
+    if return_std and "response_sd" not in found:
+        raise ValueError(
+            "return_std=True needs the noise of new rows, but the model was fitted with noise_sd. "
+            "Call bx.predictions(estimator.model_, estimator.idata_, X, noise_sd=...) instead."
+        )
     mean = found["response_mean"].values
     return (mean, found["response_sd"].values) if return_std else mean

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pymc as pm
 import pytest
 from numpy.testing import assert_allclose
@@ -280,3 +281,33 @@ def test_sample_weights_are_weights_of_the_model(data):
     idata = model.fit("map", seed=seed, progressbar=False)
     expected = bx.predictions(model, idata, X[:5], keep="summary", progressbar=False)
     assert_allclose(found.predict_proba(X[:5])[:, 1], expected["probability_mean"], rtol=1e-6)
+
+
+def test_dates_are_read_as_models_read_them():
+    """In days, at any resolution, also next to numbers and in polars."""
+    when = pd.DataFrame({"when": pd.date_range("2020-01-01", periods=30)})
+    y = np.sin(np.arange(30) / 5) + 0.2 * np.random.default_rng(1).normal(size=30)
+    for table in (when, when.assign(x=np.cos(np.arange(30)))):
+        one = bx.sklearn.GPRegressor().fit(table, y)
+        model = bx.GP(table, y)
+        expected = bx.predictions(model, one.idata_, table[:4], keep="summary", progressbar=False)[
+            "f_mean"
+        ]
+        assert_allclose(one.predict(table[:4]), expected)
+        finer = table[:4].assign(when=table["when"][:4].astype("datetime64[ms]"))
+        assert_allclose(one.predict(finer), expected)
+        frame = pl.from_pandas(table)
+        days = frame.with_columns(pl.col("when").cast(pl.Date))
+        assert_allclose(bx.sklearn.GPRegressor().fit(days, y).predict(frame[:4]), expected)
+
+
+def test_labels_of_rows_are_kept():
+    X = pd.DataFrame(np.random.default_rng(1).normal(size=(20, 2)), columns=["a", "b"])
+    X.index = [f"r{k}" for k in range(20)]
+    y = X["a"] + 0.3 * np.random.default_rng(2).normal(size=20)
+    one = bx.sklearn.GPRegressor().fit(X, y)
+    assert one.explain(X.loc[["r3", "r7"]])["obs"].values.tolist() == ["r3", "r7"]
+    assert one.model_.training.X.index[0] == "r0"
+    known = bx.sklearn.GPRegressor().fit(X, y, noise_sd=np.full(20, 0.2))
+    with pytest.raises(ValueError, match="return_std=True needs the noise of new rows"):
+        known.predict(X, return_std=True)

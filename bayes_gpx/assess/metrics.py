@@ -14,6 +14,7 @@ from scipy.spatial import KDTree
 
 from bayes_gpx.aliases import Column, Draws, Table
 from bayes_gpx.assess.removal import REMOVABLE, Without, explanation_in
+from bayes_gpx.data.features import refuse_misaligned, row_labels
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.points import read_observed
@@ -205,6 +206,8 @@ def brier_score(dataset: xr.Dataset, y: Column, known: Column) -> xr.DataArray:
 def _durations(dataset: xr.Dataset, y: Column, known: Column) -> tuple[np.ndarray, np.ndarray]:
     """Durations, and which of them ended, (m,) each."""
     time, ended = read_observed(dataset, y).values, np.asarray(known)
+    if (labels := row_labels(known)) is not None and len(labels) == len(time):
+        refuse_misaligned(dataset["obs"].values, labels, "the dataset", "known")
     if ended.shape != time.shape or ended.dtype != bool:
         raise ValueError(
             f"known has shape {ended.shape} and dtype {ended.dtype}, but must be True or False for "

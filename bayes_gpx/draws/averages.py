@@ -169,6 +169,17 @@ def counts_of_rows(model: ModelLike, where: Points) -> np.ndarray:
     return known.weights[where.rows]
 
 
+def shares_of_variance(
+    model: ModelLike, where: Points, components: np.ndarray, f: np.ndarray
+) -> np.ndarray:
+    """Shares of each component's mean (m, k[, C]) in the variance over rows of the mean of f."""
+    counted = counts_of_rows(model, where) if where.by is None else None
+    own, away = (v - np.average(v, axis=0, weights=counted) for v in (components, f))
+    weighed = away if counted is None else (away.T * counted).T
+    with np.errstate(invalid="ignore"):  # of a single row, nothing varies
+        return np.einsum("m...,mk...->k...", weighed, own) / (weighed * away).sum(axis=0)
+
+
 def _with(where: Points, labels: np.ndarray, values: np.ndarray) -> Points:
     """The points with weights, which operators are given."""
     return replace(where, by=Weights(labels, values)).having(weights=values.T)

@@ -52,6 +52,14 @@ def recorded[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
     return call
 
 
+def units_of_result(result: xr.Dataset) -> str:
+    """Units of a result, or of the one output that was selected from it."""
+    of_output = result.coords.get("units")
+    if of_output is not None and of_output.ndim == 0:
+        return str(of_output.item())
+    return str(result.attrs["units"])
+
+
 def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Copy mean and sd of y, a probability or a rate as moments of the response."""
     return {f"{RESPONSE}_{part}": variables[f"{name}_{part}"] for part in ("mean", "sd")}

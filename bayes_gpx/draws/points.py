@@ -9,6 +9,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Labels, Table
+from bayes_gpx.data.categorical import is_missing
 from bayes_gpx.data.dates import date_after
 from bayes_gpx.data.features import read_features, refuse_misaligned, row_labels
 from bayes_gpx.data.response import read_categories, read_reals, texts
@@ -173,10 +174,22 @@ def at_other_x(model: ModelLike, where: Points, X: np.ndarray, rows: np.ndarray)
 
 BASELINES = {
     "mean": lambda training: training.moments.mean,
-    "median": lambda training: np.median(training.X.values, axis=0),
+    "median": lambda training: _median(training),
     "zero": lambda training: np.zeros(training.d),
 }
 """From training data to a baseline (d,) in user units, by the name that users give."""
+
+
+def _median(training: TrainingData) -> np.ndarray:
+    """Median of each column of X, (d,), where rows count by their weights."""
+    X, row_data = training.X.values, training.row_data
+    if row_data is None or row_data.weights is None:
+        return np.median(X, axis=0)
+    order = np.argsort(X, axis=0)
+    values, below = np.take_along_axis(X, order, 0), row_data.weights[order].cumsum(axis=0)
+    half = 0.5 * below[-1] * np.array([[1.0 - 1e-12], [1.0 + 1e-12]])
+    ends = [(below < h).sum(axis=0)[None] for h in half]
+    return np.mean([np.take_along_axis(values, end, 0)[0] for end in ends], axis=0)
 
 
 def read_baseline(model: ModelLike, baseline: str | Table, name: str = "baseline") -> np.ndarray:
@@ -315,10 +328,19 @@ def points_to_explain(
 
 def rows_labelled(index: Any, obs: Labels | None) -> np.ndarray:
     """Positions of observations by label, list of labels or mask; None for all."""
+    if np.ndim(index) == 0:
+        raise ValueError(
+            "The dataset has a single observation and no dim obs. Select it by a list, as "
+            "dataset.isel(obs=[0])."
+        )
     if obs is None:
         return np.arange(len(index))
     wanted = np.atleast_1d(np.asarray(obs))
+    if wanted.dtype == object and wanted.size and all(map(_true_false_or_missing, wanted.flat)):
+        raise ValueError("obs is a mask with missing values. Fill them, as by obs.fillna(False).")
     if wanted.dtype == bool:
+        if (labels := row_labels(obs)) is not None and len(labels) == len(index):
+            refuse_misaligned(index, labels, "the rows", "obs")
         if wanted.shape != index.shape:
             raise ValueError(
                 f"obs is a mask of shape {wanted.shape}. Pass one value for each of {len(index)} "
@@ -338,6 +360,10 @@ def rows_labelled(index: Any, obs: Labels | None) -> np.ndarray:
             f"labels of the index, such as {examples}."
         )
     return np.concatenate(rows)
+
+
+def _true_false_or_missing(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_) or is_missing(value)
 
 
 def rows_numbered(n: int, obs: Labels) -> np.ndarray:

@@ -11,6 +11,7 @@ import xarray as xr
 
 from bayes_gpx.data.dates import unit_of
 from bayes_gpx.data.features import INTERCEPT, Frame
+from bayes_gpx.draws.averages import shares_of_variance
 from bayes_gpx.draws.intervals import (
     BLOCK_NUMBERS,
     BOUNDS,
@@ -401,7 +402,8 @@ class Result:
         variables |= self._beside(coords)
         if q.axes and q.axes[0].dim == "component":
             means = (variables[f"{name}_mean"][1] for name in (q.name, "f"))
-            variables["share"] = ("component", *classes), _shares(*means)
+            shares = shares_of_variance(self._model, self._where, *means)
+            variables["share"] = ("component", *classes), shares
         if q.total:
             for k, name in enumerate(("completeness_residual", "completeness_residual_variance")):
                 variables[name] = ("obs", *classes), self._by_class(self._residuals[k])
@@ -481,13 +483,6 @@ class Result:
             points = coded(frame, where.baseline_values, labels)
             variables["baseline"] = (("baseline_row", "feature")[-points.ndim :], points)
         return variables
-
-
-def _shares(components: np.ndarray, f: np.ndarray) -> np.ndarray:
-    """Shares of each component's mean (m, k[, C]) in the variance over rows of the mean of f."""
-    own, away = components - components.mean(axis=0), f - f.mean(axis=0)
-    with np.errstate(invalid="ignore"):  # of a single row, nothing varies
-        return np.einsum("m...,mk...->k...", away, own) / (away**2).sum(axis=0)
 
 
 def _distinct(picked: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bayes_gpx.draws.questions import Question
     from bayes_gpx.model.model import Model
 
-MOST_BASELINES = 20
+MOST_BASELINES = 50
 """Most baselines with an exact covariance of the average; its time grows with their square."""
 
 LARGEST_RESIDUAL = 1e-6

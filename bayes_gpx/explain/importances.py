@@ -11,6 +11,7 @@ from scipy.stats import qmc
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
+from bayes_gpx.draws.averages import counts_of_rows
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
 from bayes_gpx.draws.naming import origin, recorded
@@ -178,7 +179,8 @@ def importances(
         def of(X: np.ndarray) -> np.ndarray:
             return values(functions, points(model, X), on, progressbar=progressbar)
 
-        indices = sobol(of, where.X_values, seed, frame.groups)
+        counted = counts_of_rows(model, where)
+        indices = sobol(of, where.X_values, seed, frame.groups, counted)
         shares = zip(("sobol_first", "sobol_total"), indices, strict=True)
         for name, (share, error) in shares:
             if name in measures:
@@ -222,7 +224,8 @@ def _derivatives(
 ) -> dict[str, np.ndarray]:
     """Both averages of derivatives, (chain, draw, feature, ...); of levels, of their contrasts."""
     model, found = functions.model, {}
-    frame = model.training.X
+    frame, counted = model.training.X, counts_of_rows(model, where)
+    counted = counted / counted.sum()
     numbers = [name for name in frame.sources if name not in frame.levels]
     if numbers:
         slope = questions.derivative(model)
@@ -232,7 +235,10 @@ def _derivatives(
         slopes = answer(functions, view, features=numbers, progressbar=progressbar)["derivative"]
         sd = dict(zip(frame.columns, model.training.X_deviations, strict=True))
         slopes = slopes * xr.DataArray([sd[name] for name in numbers], dims="feature")
-        absolute, square = abs(slopes).mean("obs").values, (slopes**2).mean("obs").values
+        absolute, square = (
+            (part * xr.DataArray(counted, dims="obs")).sum("obs").values
+            for part in (abs(slopes), slopes**2)
+        )
         for k, name in enumerate(numbers):
             found[name] = absolute[:, :, k], square[:, :, k]
     for name in frame.levels:
@@ -240,7 +246,7 @@ def _derivatives(
         f = f.reshape((*functions.shape, -1, len(where.X), *f.shape[3:]))
         own, rows = own_levels(model, where, name), np.arange(len(where.X))
         apart = (f - f[:, :, own, rows][:, :, None]) * level_deviation(model, name)
-        weights = contrast_weights(model, where, name) / len(rows)
+        weights = contrast_weights(model, where, name) * counted
         found[name] = tuple(
             np.einsum("cdlm...,lm->cd...", part, weights) for part in (np.abs(apart), apart**2)
         )
@@ -289,18 +295,24 @@ def sobol(
     X: np.ndarray,
     seed: int | None = None,
     groups: np.ndarray | None = None,
+    counted: np.ndarray | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Sobol indices of functions of independent columns, each with the distribution of X's."""
     # `of` maps rows (m, d) to values (chain, draw, m, ...). Columns with the same number in
-    # `groups` (d,) are drawn together. First-order indices (chain, draw, groups, ...) come with
-    # their standard errors over samples, then total indices with theirs.
+    # `groups` (d,) are drawn together, and a row as often as `counted` (n,) says. First-order
+    # indices (chain, draw, groups, ...) come with their standard errors over samples, then total
+    # indices with theirs.
     seeds = np.random.SeedSequence(seed).spawn(SOBOL_SAMPLES)
     groups = np.arange(X.shape[1]) if groups is None else groups
-    order = np.empty_like(X)
+    counted = np.ones(len(X)) if counted is None else counted
+    order, ends = np.empty_like(X), np.empty((len(X), groups.max() + 1))
     for group in np.unique(groups):
         own = np.flatnonzero(groups == group)
-        order[:, own] = X[np.lexsort(X[:, own].T[::-1])][:, own]
-    samples = [_explained_variances(of, order, groups, np.random.default_rng(s)) for s in seeds]
+        rows = np.lexsort(X[:, own].T[::-1])
+        order[:, own], ends[:, group] = X[rows][:, own], counted[rows].cumsum() / counted.sum()
+    samples = [
+        _explained_variances(of, order, ends, groups, np.random.default_rng(s)) for s in seeds
+    ]
     variance, *explained = (np.stack(parts) for parts in zip(*samples, strict=True))
     return [_share(part, variance) for part in explained]
 
@@ -308,6 +320,7 @@ def sobol(
 def _explained_variances(
     of: Callable[[np.ndarray], np.ndarray],
     order: np.ndarray,
+    ends: np.ndarray,
     groups: np.ndarray,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -316,7 +329,9 @@ def _explained_variances(
     # - f(AB))^2 / 2, and E (f(A) - f(AB))^2 / 2 with all its interactions.
     (n, d), count = order.shape, groups.max() + 1
     uniform = qmc.Sobol(2 * count, rng=rng).random(SOBOL_ROWS)
-    rows = (uniform * n).astype(int)
+    places = zip(uniform.T, np.tile(ends, 2).T, strict=True)
+    rows = np.stack([np.searchsorted(end, u, side="right") for u, end in places], axis=1)
+    rows = np.minimum(rows, n - 1)
     A, B = (order[own[:, groups], np.arange(d)] for own in (rows[:, :count], rows[:, count:]))
     moved = [np.where(groups == group, B, A) for group in range(count)]
     f = of(np.concatenate([A, B, *moved]))

@@ -34,10 +34,10 @@ def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = No
     Returns
     -------
     xarray.Dataset
-        The mixture of the results, with the variables of each result. `_mean`, `_sd` and `_cov` are
-        exact. `_between` is added: the sd of the means over results, the part of `_sd` due to
-        differences between imputations or models. Values, centers and baselines are averaged;
-        residuals are the largest.
+        The mixture of the results, with the variables of each result but `_interval`. `_mean`,
+        `_sd` and `_cov` are exact. `_between` is added: the sd of the means over results, the part
+        of `_sd` due to differences between imputations or models. Values, centers and baselines are
+        averaged; residuals are the largest.
 
         Without weights, the draws of the results become additional chains. R-hat between these
         chains measures how much results differ. It does not check convergence, so check each fit.

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
+from bayes_gpx.draws.averages import counts_of_rows
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
@@ -280,6 +281,7 @@ class _Kept:
         self._coords = dict.fromkeys(self._dims[1:], picked.names)
         self._attrs = {"units": f"per unit of {' per unit of '.join(self._dims[1:])}"}
         self._value = values_by_source(model.training.X, where.X_values, picked.names)
+        self._counted = counts_of_rows(model, where)
         self._shape = (len(where.X), *[len(picked.names)] * (len(self._dims) - 1))
         per_unit, deviations = np.ones((2, len(picked.names)))
         per_unit[picked.places] = 1.0 / model.training.X_scaling.scale[picked.columns]
@@ -312,7 +314,7 @@ class _Kept:
             squares += shift * (array - mean)
             if name in self._stores:
                 self._stores[name][at] = array
-        self._average[at] = array.mean(axis=0)
+        self._average[at] = np.average(array, axis=0, weights=self._counted)
 
     def dataset(self) -> xr.Dataset:
         """Draws, their means and standard deviations, and averages over observations."""
@@ -330,7 +332,7 @@ class _Kept:
         """The Dataset of one distribution, such as a mixture, which has no draws."""
         scaled = self._scaled(numbers)
         variables = {name: (self._dims, array) for name, array in scaled.items()}
-        average = scaled[f"{self._name}_scaled"].mean(axis=0)
+        average = np.average(scaled[f"{self._name}_scaled"], axis=0, weights=self._counted)
         return self._named(variables | {f"average_{self._name}": (self._dims[1:], average)})
 
     def _named(self, variables: dict[str, Any]) -> xr.Dataset:

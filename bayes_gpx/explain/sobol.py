@@ -146,7 +146,8 @@ def sobol_indices(
     for name, (dims, values) in variables.items():
         named[name] = ("chain", "draw", *dims), values
         named[f"{name}_mean"] = dims, values.mean(axis=(0, 1))
-        named[f"{name}_sd"] = dims, values.std(axis=(0, 1))
+        spread = 1.0 if not hyper.alone else np.nan  # one draw has no spread
+        named[f"{name}_sd"] = dims, spread * values.std(axis=(0, 1))
     coords = {"chain": hyper.chain, "draw": hyper.draw, "component": labels}
     coords["feature"] = list(model.training.X.columns)
     return xr.Dataset(named, coords, origin(model) | {"relative_jitter": float(jitter)})

@@ -204,6 +204,7 @@ def predictive_checks(
         If `idata` belongs to another model.
     """
     refuse_swapped(model, idata)
+    model.training.refuse_one_output()
     model.training.refuse_censored("predictive_checks")
     found = _replicated(model, idata, joint=joint, seed=seed, progressbar=progressbar)
     drawn = _groups(model, found["y"], observed=True)

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Labels
+from bayes_gpx.draws.naming import units_of_result
 from bayes_gpx.plots.selection import ONE_UNIT, at_baseline, shown
 
 
@@ -79,7 +80,7 @@ def to_shap(
         base_values=base,
         data=found["value"].values,
         feature_names=[str(feature) for feature in found["feature"].values],
-        output_names=dataset.attrs["units"],
+        output_names=units_of_result(dataset),
         lower_bounds=found["interval"].sel(ci_bound="lower").values,
         upper_bounds=found["interval"].sel(ci_bound="upper").values,
     )

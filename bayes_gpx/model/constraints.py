@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -205,14 +206,16 @@ def _known(constraint: _Quantity) -> tuple[float, float, float | None]:
 
 
 def _finite(kind: str, value: float) -> float:
-    if not np.isfinite(value):
-        raise ValueError(f"constraints: {kind} has the value {value}. Pass finite numbers.")
+    if not isinstance(value, Real) or not np.isfinite(value):
+        raise ValueError(f"constraints: {kind} has the value {value!r}. Pass finite numbers.")
     return float(value)
 
 
 def _positive(kind: str, value: float) -> float:
-    if not (np.isfinite(value) and value > 0):
-        raise ValueError(f"constraints: {kind} has sd or strength {value}. Pass a positive number.")
+    if not isinstance(value, Real) or not (np.isfinite(value) and value > 0):
+        raise ValueError(
+            f"constraints: {kind} has sd or strength {value!r}. Pass a positive number."
+        )
     return float(value)
 
 
@@ -222,7 +225,8 @@ def read_constraints(
     """Constraints on the model's scale, or None; raises ValueError where they are impossible."""
     # Their points do not depend on hyperparameters. It raises for models that cannot use
     # constraints, unknown features and impossible numbers.
-    constraints = [constraints] if isinstance(constraints, Constraint) else list(constraints)
+    alone = isinstance(constraints, Constraint | str)
+    constraints = [cast(Any, constraints)] if alone else list(constraints)
     if not constraints:
         return None
     for constraint in constraints:
@@ -244,7 +248,9 @@ def read_constraints(
 
 def _refuse_opposites(constraints: Sequence[Constraint]) -> None:
     """Raise if the function shall neither rise nor fall, which makes it constant, not uncertain."""
-    everywhere = [b for b in constraints if isinstance(b, _Sign) and isinstance(b.at, int)]
+    everywhere = [
+        b for b in constraints if isinstance(b, _Sign) and isinstance(b.at, int | np.integer)
+    ]
     for feature in {constraint.feature for constraint in everywhere}:
         if (
             len({type(constraint) for constraint in everywhere if constraint.feature == feature})
@@ -396,7 +402,11 @@ class _Reader:
         """The same of a table in user units."""
         training = self.training
         apart = training.Z is not None and not training.z_is_x
-        X, Z = training.read_new(rows, rows if apart else None)
+        try:
+            X, Z = training.read_new(rows, rows if apart else None)
+        except ValueError as wrong:
+            told = str(wrong).replace("X_new", "at").replace("Z_new", "at")
+            raise ValueError(f"constraints, rows of a constraint: {told}") from None
         z = None if Z is None else cast("Scaling", training.Z_scaling).apply(Z.values)
         return training.X_scaling.apply(X.values), z
 

@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.draws.intervals import BOUNDS, interval_of, interval_of_sum, interval_probability
+from bayes_gpx.draws.naming import units_of_result
 from bayes_gpx.plots.layout import LETTER, WIDTH, beside, draw
 from bayes_gpx.plots.selection import (
     ONE_UNIT,
@@ -167,7 +168,7 @@ def _bars(
     rows = names if several else with_values(value.isel(obs=0))
     some = f" ({len(order)} largest of {known} features)" if len(order) < known else ""
     prob = interval_probability(ci_prob, dataset)
-    words = f"{found.attrs['title']}{some} [{dataset.attrs['units']}]"
+    words = f"{found.attrs['title']}{some} [{units_of_result(dataset)}]"
     return draw(
         mean,
         [
@@ -346,7 +347,7 @@ def _origin(
     dataset: xr.Dataset, predictions: xr.Dataset | None, row: int, name: str
 ) -> tuple[float, tuple[str, str], str]:
     """Origin of the first step, names of the first and the last line, and the axis label."""
-    units, last = dataset.attrs["units"], "prediction"
+    units, last = units_of_result(dataset), "prediction"
     if predictions is not None:
         if "smooth_mean" in predictions:  # attributions exclude the deviations of a GPX's rows
             predictions = predictions.assign(f_mean=predictions["smooth_mean"])

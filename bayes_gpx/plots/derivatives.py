@@ -12,6 +12,7 @@ from arviz_plots.plot_collection import backend_from_object
 from arviz_plots.visuals import hline, set_xlim, vline
 
 from bayes_gpx.aliases import Backend, Labels
+from bayes_gpx.draws.naming import units_of_result
 from bayes_gpx.plots.layout import beside, columns_for, draw
 from bayes_gpx.plots.selection import (
     ONE_AXIS,
@@ -139,7 +140,7 @@ def plot_derivatives(
             ("average", _average, wide, {"value": value, "average": average}),
             *value_axis(value, "slope", with_unit, x=None),
         ],
-        f"Slopes{about(dataset)}{some} [{dataset.attrs['units']}]; {pale_ticks}",
+        f"Slopes{about(dataset)}{some} [{units_of_result(dataset)}]; {pale_ticks}",
         pc_kwargs,
         backend=backend,
         cols=["feature"],
@@ -230,7 +231,7 @@ def plot_slopes(
             ("", names_down, mean, {"names": names}),
             ("xlabel", label_axes, mean, labels),
         ],
-        f"Slopes{about(dataset)}{some}{rows}, mean ± sd [{dataset.attrs['units']}]; "
+        f"Slopes{about(dataset)}{some}{rows}, mean ± sd [{units_of_result(dataset)}]; "
         f"hollow: the {prob} interval of this slope alone contains 0",
         pc_kwargs,
         backend=backend,
@@ -315,7 +316,7 @@ def plot_path(
 
     along = {"x": chosen["obs"], "joined": True, "color": "C0"}
     slope = chosen["attribution_mean"] / way.where(way != 0)
-    units = dataset.attrs["units"].removesuffix(" of the feature")
+    units = units_of_result(dataset).removesuffix(" of the feature")
     some = f" ({len(names)} of {len(known)} features)" if len(names) < len(known) else ""
     title = f"Slopes{about(dataset)} on the path to observation {dataset.attrs['explains']}, "
     title += f"{against(dataset)}{some}"

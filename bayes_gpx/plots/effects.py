@@ -14,6 +14,7 @@ from arviz_plots.visuals import hline
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.draws.intervals import interval_of, interval_probability
+from bayes_gpx.draws.naming import units_of_result
 from bayes_gpx.plots.layout import backend_named, draw
 from bayes_gpx.plots.selection import (
     MOST_PANELS,
@@ -135,7 +136,7 @@ def plot_dependence(
             ("rug", _rug, value, {"bottom": bottom, "color": "gray", "alpha": 0.6}),
             *value_axis(value, name),
         ],
-        f"{found.attrs['title']} [{dataset.attrs['units']}]: mean and {found.attrs['interval']}",
+        f"{found.attrs['title']} [{units_of_result(dataset)}]: mean and {found.attrs['interval']}",
         pc_kwargs,
         backend=backend,
         cols=["feature"],
@@ -200,7 +201,7 @@ def plot_partial_dependence(
     along = {"x": value, "joined": continuous(value), "color": "C0"}
     gray = {"color": "gray", "alpha": 0.35, "width": 0.8}
     some = f"{len(rows)} of {n} observations" if len(rows) < n else "single observations"
-    units, prob = dataset.attrs["units"], dataset.attrs["ci_prob"]
+    units, prob = units_of_result(dataset), dataset.attrs["ci_prob"]
     return draw(
         mean.rename("f"),
         [
@@ -277,7 +278,7 @@ def plot_components(
             name = name.replace(":", ":<br>" if backend == "plotly" else ":\n", 1)
         return f"{name} ({said})" if name and said else name or said
 
-    mean, units = chosen["component_mean"], dataset.attrs["units"]
+    mean, units = chosen["component_mean"], units_of_result(dataset)
     joined = chosen["alone"] & continuous(value)
     along = {"x": value, "joined": joined, "most": MOST_POINTS, "color": "C0"}
     return draw(
@@ -367,7 +368,7 @@ def plot_weights(
     style = {"joined": averaged["joined"], "color": "C0"}
     band = {"x": averaged["at"], "alpha": 0.3, "width": 2, **style}
     gray = {"x": value, "color": "gray", "alpha": 0.35, "size": 5}
-    title = f"Weights{some} [{dataset.attrs['units']}]: mean and {prob:.0%} interval"
+    title = f"Weights{some} [{units_of_result(dataset)}]: mean and {prob:.0%} interval"
     if averaged["grouped"].any():
         title += "; gray: rows; line: their average at similar values; band: all their intervals"
     return draw(

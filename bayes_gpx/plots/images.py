@@ -16,6 +16,7 @@ from matplotlib.patches import Patch
 
 from bayes_gpx.aliases import Backend, Labels, Table
 from bayes_gpx.data.features import Frame, read_features, refuse_misaligned
+from bayes_gpx.draws.naming import units_of_result
 from bayes_gpx.plots.layout import (
     BELOW,
     WIDTH,
@@ -344,7 +345,7 @@ def plot_map(
             ("places", _places, data, drawn),
             ("labels", label_axes, data, {"title": title_of, "size": 10, "x": across, "y": up}),
         ],
-        f"{words['title']} [{dataset.attrs['units']}]; dark outline: the {words['interval']} "
+        f"{words['title']} [{units_of_result(dataset)}]; dark outline: the {words['interval']} "
         "excludes 0",
         pc_kwargs,
         backend=backend,

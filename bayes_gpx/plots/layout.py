@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain
 from textwrap import wrap
 from typing import Any, NamedTuple, cast
 
@@ -14,6 +15,7 @@ from arviz_base import rcParams
 from arviz_plots import PlotCollection
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize, to_hex
+from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 
 from bayes_gpx.aliases import Backend
@@ -33,6 +35,9 @@ HEIGHTS = {1: 3.4, 2: 2.5, 3: 2.0, 4: 1.8}
 
 POINTS, LINE = 10, 88
 """Size of letters, in points, and the most letters of them in a line of a title."""
+
+BETWEEN, SHORT = 6, 10
+"""Letters between the titles of two panels next to each other, and in the shortest line."""
 
 DOTS, LETTER, GAP = 100, 0.085, 0.8
 """For plotly: dots per inch, width of a letter and smallest gap between panels, in inches."""
@@ -163,10 +168,25 @@ def add_title(pc: PlotCollection, text: str) -> None:
     if pc.backend != "matplotlib":
         return
     pc.viz["figure_title"].item().set(x=0.01, ha="left", size=POINTS, weight="normal")
-    for axes in pc.viz["figure"].item().axes:
+    figure = pc.viz["figure"].item()
+    for axes in figure.axes:
         axes.tick_params(labelsize=POINTS - 1)
         for label in (axes.title, axes.xaxis.label, axes.yaxis.label):
             label.set(size=min(label.get_size(), POINTS), weight="normal")
+        if (place := axes.get_subplotspec()) is not None:
+            grid = place.get_gridspec()
+            across = max(LINE // grid.ncols - BETWEEN, SHORT)
+            up = max(int(figure.get_figheight() / grid.nrows / LETTER), SHORT)
+            for label, letters in ((axes.title, across), (axes.yaxis.label, up)):
+                lines = (wrap(line, letters) for line in label.get_text().split("\n"))
+                label.set_text("\n".join(chain.from_iterable(lines)))
+            levels = axes.get_xticklabels()
+            if sum(len(level.get_text()) + 1 for level in levels) > across:
+                for level in levels:
+                    level.set(rotation=25, ha="right", rotation_mode="anchor")
+    for written in figure.findobj(Text):
+        if "$" in written.get_text():  # of a name: not a formula
+            written.set_parse_math(False)
 
 
 def symmetric(values: xr.DataArray, cmap: str) -> Scale:

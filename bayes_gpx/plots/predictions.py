@@ -12,7 +12,7 @@ from arviz_plots.visuals import hline, set_ylim, vline
 
 from bayes_gpx.aliases import Backend, Column
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.draws.naming import event_of
+from bayes_gpx.draws.naming import event_of, units_of_result
 from bayes_gpx.draws.points import read_observed
 from bayes_gpx.likelihoods import KNOWN, named
 from bayes_gpx.likelihoods.events import KINDS
@@ -156,7 +156,7 @@ def plot_predictions(
     if event is not None:
         vertical = what = event
     elif gaussian:
-        vertical += f" [{short(dataset.attrs['units'])}]"
+        vertical += f" [{short(units_of_result(dataset))}]"
     elif name == "probability" and not cols:
         vertical = f"probability of {short(labels[0])}"
     horizontal = f"predicted {what if number else vertical}"
@@ -201,8 +201,8 @@ def _response(dataset: xr.Dataset, y: Column | None) -> str:
         )
     if y is not None and held[0] == "f" and not itself:
         raise ValueError(
-            f"y was given with predictions in units of {dataset.attrs['units']}. Pass predictions "
-            "of the response, on='response'."
+            f"y was given with predictions in units of {units_of_result(dataset)}. Pass "
+            "predictions of the response, on='response'."
         )
     return held[0]
 
@@ -292,7 +292,7 @@ def plot_comparisons(
     mean = dataset["comparison_mean"].rename("comparison").reset_coords(drop=True)
     bounds = interval_of(dataset, "comparison", prob).reset_coords(drop=True)
     kind = dataset.attrs.get("comparison", "difference")
-    what = f"change [{dataset.attrs['units']}]" if kind == "difference" else kind
+    what = f"change [{units_of_result(dataset)}]" if kind == "difference" else kind
     title = f"{kind.capitalize()}{about(dataset) or ' of the predictions'}, {prob:.0%} intervals"
     names = mean["contrast"].values.tolist()
     no_effect = 1.0 if kind == "ratio" else 0.0

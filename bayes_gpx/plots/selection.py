@@ -11,6 +11,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Labels
 from bayes_gpx.draws.intervals import interval_of, interval_probability
+from bayes_gpx.draws.naming import units_of_result
 from bayes_gpx.draws.points import rows_labelled
 from bayes_gpx.validation import count, one_of
 
@@ -77,7 +78,7 @@ def shown(
     arrays["row"] = chosen["row"]
     words = {
         "name": name,
-        "label": f"{name} [{dataset.attrs['units']}]",
+        "label": f"{name} [{units_of_result(dataset)}]",
         "interval": f"{prob:.0%} interval" if interval.notnull().any() else NO_INTERVAL,
         "title": _title(name, dataset, said),
     }
@@ -181,6 +182,11 @@ def _columns(
     dataset: xr.Dataset, name: str, features: Sequence[str] | None, max_features: int | None
 ) -> list[int]:
     """Positions of the chosen features, or of the largest or first ones."""
+    if dataset["feature"].ndim == 0:
+        raise ValueError(
+            "The dataset has a single feature and no dim feature. Select it by a list, as "
+            f"dataset.sel(feature=[{dataset['feature'].item()!r}])."
+        )
     known = list(dataset["feature"].values)
     if features is not None:
         if isinstance(features, str) or not len(features) or len(set(features)) < len(features):

@@ -8,7 +8,7 @@ from pathlib import Path
 import xarray as xr
 
 from bayes_gpx.draws.intervals import interval_of
-from bayes_gpx.draws.naming import event_of
+from bayes_gpx.draws.naming import event_of, units_of_result
 from bayes_gpx.export.long_form import DRAWS
 from bayes_gpx.likelihoods.events import KINDS
 
@@ -93,7 +93,8 @@ def estimand(result: xr.Dataset, quantity: str) -> str:
 def unit(result: xr.Dataset, quantity: str, names: list[str]) -> str:
     """The unit of a quantity: of its variables, of the table, or else of the result."""
     own = [result[name].attrs["units"] for name in names if "units" in result[name].attrs]
-    said, whole = TABLE[quantity]["unit"], str(result.attrs.get("units", "unit of f"))
+    said = TABLE[quantity]["unit"]
+    whole = units_of_result(result) if "units" in result.attrs else "unit of f"
     if own or said not in ("", "response"):
         return [*own, said][0]
     if "output" in result.dims:

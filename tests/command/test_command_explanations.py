@@ -178,8 +178,10 @@ def test_a_baseline_from_a_table_is_averaged_over(folder, tmp_path, refused):
     found = bx.attributions(model, idata, new, baseline=new, progressbar=False)
     expected = found["attribution_mean"].values.ravel()
     assert_allclose(pd.read_csv(out)["attribution_mean"], expected, rtol=1e-8)
-    code, said = refused(*words, "--baseline", folder / "data.csv")
-    assert code == 1 and "24 rows, but can have at most 20" in said
+    many = tmp_path / "many.csv"
+    pd.concat([pd.read_csv(folder / "data.csv")] * 3).to_csv(many, index=False)
+    code, said = refused(*words, "--baseline", many)
+    assert code == 1 and "72 rows, but can have at most 50" in said
 
 
 def test_a_category_has_one_line_and_its_level_is_its_value(tmp_path, capsys):

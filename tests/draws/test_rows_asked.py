@@ -58,3 +58,21 @@ def test_columns_for_all_rows_follow_those_that_are_explained(rows):
         bx.predictions(model, THETA, by=labels.to_frame(), **QUIET)
     with pytest.raises(ValueError, match="labels of several types"):
         bx.predictions(model, THETA, by=np.array([1, "a"] * 6, dtype=object), **QUIET)
+
+
+def test_a_mask_belongs_to_its_rows():
+    rows = pd.DataFrame({"a": np.linspace(-1.0, 1.0, 12)})
+    y = np.sin(rows["a"])
+    model, theta = bx.GP(rows, y), {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.3}
+    options = {"keep": "summary", "progressbar": False}
+    for mask in (y > 0, (y > 0).to_numpy(), (y > 0).astype("boolean")):
+        found = bx.predictions(model, theta, obs=mask, **options)
+        assert found["obs"].values.tolist() == rows.index[y > 0].tolist()
+    with pytest.raises(ValueError, match="The index of obs differs"):
+        bx.predictions(model, theta, obs=(y > 0)[::-1], **options)
+    gaps = (y > 0).astype("boolean").where(y < 0.5)
+    with pytest.raises(ValueError, match="obs is a mask with missing values"):
+        bx.predictions(model, theta, obs=gaps, **options)
+    one = bx.attributions(model, theta, progressbar=False).isel(obs=3)
+    with pytest.raises(ValueError, match=r"dataset.isel\(obs=\[0\]\)"):
+        bx.plot_attributions(one)

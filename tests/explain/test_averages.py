@@ -188,8 +188,8 @@ def test_averages_that_are_not_linear_are_refused(model):
             function(labels, theta, by=True, **QUIET)
     with pytest.raises(ValueError, match="against one baseline"):
         bx.attributions(model, THETA, by=True, of="log_variance", **QUIET)
-    with pytest.raises(ValueError, match="at most 20 rows of a baseline, not 21"):
-        bx.attributions(model, THETA, by=True, baseline=rng.normal(size=(21, 2)), **QUIET)
+    with pytest.raises(ValueError, match="at most 50 rows of a baseline, not 51"):
+        bx.attributions(model, THETA, by=True, baseline=rng.normal(size=(51, 2)), **QUIET)
     with pytest.raises(ValueError, match="steps was given, but method 'exact' has none"):
         bx.attributions(model, THETA, of="log_variance", steps=10, **QUIET)
     with pytest.raises(ValueError, match="averages are small"):

@@ -269,3 +269,54 @@ def test_weights_give_the_coefficients_of_weighted_least_squares():
 def test_weights_that_drive_the_noise_to_0_are_named():
     with pytest.warns(UserWarning, match="weights have a mean of 1.25"):
         bx.GP(X, RESPONSES["normal"], weights=WEIGHTS)
+
+
+def test_averages_over_training_rows_count_each_by_its_weight():
+    """Relevance, interactions, importances, components and medians are those of repeated rows."""
+    weights = np.tile([1, 3], N // 2)
+    kinds = pd.Categorical(np.tile([*"abcb"], N // 4))
+    rows = pd.DataFrame(X, columns=["p", "q"]).assign(kind=kinds)
+    y = np.where(X[:, 0] > 0, np.sin(3 * X[:, 0]), X[:, 1])
+    again = np.repeat(np.arange(N), weights)
+    theta = {"lengthscale": [0.7, 1.5, 1.0], "amplitude": 1.0}
+    options = {"scale": False, "priors": {"sigma": 0.2}}
+    one = bx.GP(rows, y, weights=weights, **options)
+    many = bx.GP(rows.loc[again].reset_index(drop=True), y[again], **options)
+    quiet, held = {"progressbar": False}, {"keep": "summary", "progressbar": False}
+    found, expected = (
+        (
+            bx.relevance(model, theta, **quiet)["average_relevance"],
+            bx.interactions(model, theta, **quiet)["average_interaction"],
+            bx.attributions(model, theta, rows[:1], baseline="median", **held)["attribution_mean"],
+        )
+        for model in (one, many)
+    )
+    for own, other in zip(found, expected, strict=True):
+        assert_allclose(own, other, rtol=1e-9)
+    own = {"linear_amplitude": 0.5, "expquad_amplitude": 1.0, "expquad_lengthscale": [1.0] * 3}
+    shares = [
+        bx.components(bx.GP(table, v, kernel="linear + expquad", **w, **options), own, **held)
+        for table, v, w in (
+            (rows, y, {"weights": weights}),
+            (rows.loc[again].reset_index(drop=True), y[again], {}),
+        )
+    ]
+    assert_allclose(shares[0]["share"], shares[1]["share"], rtol=1e-9)
+
+
+def test_importances_count_rows_by_their_weights():
+    """Averages of exact derivatives of a linear function squared, and columns drawn by weight."""
+    from bayes_gpx.explain.importances import sobol
+
+    weights = np.tile([1.0, 5.0], N // 2)
+    found = [
+        sobol(lambda x: (x[:, 0] ** 2 + x[:, 1])[None, None], X, seed, counted=weights)
+        for seed in range(20)
+    ]
+    squares, plain = X[:, 0] ** 2, X[:, 1]
+    variance = [
+        np.average((v - np.average(v, weights=weights)) ** 2, weights=weights)
+        for v in (squares, plain)
+    ]
+    first = np.mean([own[0][0][0, 0] for own in found], axis=0)
+    assert_allclose(first, np.array(variance) / sum(variance), atol=0.01)

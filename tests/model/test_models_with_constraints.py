@@ -236,3 +236,22 @@ def test_tools_that_lose_constraints_refuse_them(table):
         bx.calibrate(model, runs=1)
     with pytest.raises(ValueError, match="Pass a model without constraints"):
         bx.project(model, THETA)
+
+
+@pytest.mark.parametrize(
+    ("constraints", "said"),
+    [
+        (lambda c: [c.Increasing("a", at=np.int64(5)), c.Decreasing("a")], "both Increasing and"),
+        (lambda c: [c.Slope("a", low="0")], "Slope has the value '0'. Pass finite numbers"),
+        (lambda c: [c.Increasing("a", strength="x")], "strength 'x'. Pass a positive number"),
+        (
+            lambda c: [c.Increasing("a", at=[0.0, 1.0])],
+            "rows of a constraint: at has shape",
+        ),
+        (lambda c: "Increasing", "constraints contains 'Increasing'"),
+    ],
+)
+def test_what_is_no_constraint_is_named(constraints, said):
+    X = pd.DataFrame({"a": np.linspace(0.0, 1.0, 10)})
+    with pytest.raises(ValueError, match=said):
+        bx.GP(X, X["a"], constraints=constraints(bx.constraints))

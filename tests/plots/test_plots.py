@@ -1,6 +1,7 @@
 """Plots hold what they should, on every backend that needs no extra."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import xarray as xr
 from matplotlib.colors import to_hex, to_rgb
@@ -293,3 +294,47 @@ def test_derivatives_that_cannot_be_drawn_are_refused(sloped):
         bx.plot_derivatives(grid.drop_vars("band_simultaneous"))
     with pytest.raises(ValueError, match="features: unknown 'weight'"):
         bx.plot_derivatives(grid, features=["weight"])
+
+
+def test_names_with_dollars_are_no_formulas(tmp_path):
+    """Also one that is no formula, and titles of panels that do not fit are in lines."""
+    rng = np.random.default_rng(1)
+    name = "cost ($) per $ of income"
+    X = pd.DataFrame({name: rng.normal(size=20), "$100_$": rng.normal(size=20)})
+    X["kind"] = pd.Categorical(rng.choice(["$10_000 to $20_000", "$a_$"], 20))
+    model = bx.GP(X, X[name])
+    theta = {"lengthscale": [1.0, 1.0, 1.0], "amplitude": 1.0, "sigma": 0.3}
+    quiet = {"seed": 1, "progressbar": False}
+    found = bx.attributions(model, theta, **quiet)
+    plots = (
+        bx.plot_attributions(found, obs=[0, 1, 2]),
+        bx.plot_waterfall(found, obs=[0]),
+        bx.plot_beeswarm(found),
+        bx.plot_partial_dependence(bx.partial_dependence(model, theta, **quiet)),
+        bx.plot_comparisons(bx.comparisons(model, theta, **quiet)),
+    )
+    for pc in plots:
+        pc.savefig(tmp_path / "plot.png")
+    axes = plots[-1].viz["figure"].item().axes
+    titles = [own.get_title() for own in axes]
+    assert any("\n" in title for title in titles)
+    assert max(len(line) for title in titles for line in title.split("\n")) < 44
+
+
+def test_units_are_those_of_the_selected_output():
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"a": rng.normal(size=15)})
+    model = bx.GP(X, pd.DataFrame({"height": np.sin(X["a"]), "width": X["a"] ** 2}))
+    names = {"amplitude_output": 1.0, "amplitude": 1.0}
+    theta = {
+        h.name: np.ones([model.specification.size(d, model.training) for d in h.dims])
+        for h in model.specification.hyperparameters
+    }
+    assert names.keys() & theta.keys()
+    found = bx.attributions(model, theta, obs=[0, 1], seed=1, progressbar=False)
+    one = found.sel(output="width")
+    assert "(unit: width" in bx.describe(one)
+    pc = bx.plot_attributions(one)
+    assert "[width]" in pc.viz["figure_title"].item().get_text()
+    with pytest.raises(ValueError, match="The model is for the output 'width' alone"):
+        bx.predictive_checks(model.of_output("width"), theta)

@@ -122,12 +122,11 @@ def _calibration(findings: Findings) -> Iterator[Part]:
         pc = az.plot_ecdf_pit(found, visuals={"title": False}, **options)
         yield picture(
             pc,
-            "Calibration. The PIT of an observation is the probability of a response below the "
-            "observed "
-            "one, predicted from the other observations. The curve is the distribution function of "
-            "all "
-            "PITs minus that of a uniform distribution, and is close to 0 for a calibrated model. "
-            "p is the p-value of ArviZ's test of uniformity; marked points contribute most to it.",
+            "Calibration. The PIT of a training observation is the probability of a response below "
+            "the observed one, predicted from the other training observations. The curve is the "
+            "distribution function of all PITs minus that of a uniform distribution, and is close "
+            "to 0 for a calibrated model. p is the p-value of ArviZ's test of uniformity; marked "
+            "points contribute most to it.",
         )
     elif len(training.labels) == 2:
         drawn = {"y": (("chain", "draw", "obs"), findings.replicated_left_out[None].astype(int))}
@@ -136,8 +135,8 @@ def _calibration(findings: Findings) -> Iterator[Part]:
         yield picture(
             az.plot_ppc_pava(xr.DataTree.from_dict(groups), backend="matplotlib"),
             "Observed frequency of the label "
-            f"{training.labels[1]} against its probability predicted from the other observations. "
-            "For a calibrated model the points lie on the diagonal.",
+            f"{training.labels[1]} against its probability predicted from the other training "
+            "observations. For a calibrated model the points lie on the diagonal.",
         )
 
 
