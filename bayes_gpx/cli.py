@@ -40,7 +40,7 @@ from bayes_gpx.cli_rows import (
     units_given,
     warn_outside,
 )
-from bayes_gpx.cli_runs import FIT, fit_into, folder_for, load_from, sayer
+from bayes_gpx.cli_runs import FIT, fit_into, folder_for, load_from, refuse_inputs, sayer
 from bayes_gpx.cli_what_if import PAGE, what_if_command
 from bayes_gpx.inference.methods import METHODS, method_named
 
@@ -377,16 +377,22 @@ def report(
     from bayes_gpx.system.files import writable
 
     say = sayer(quiet)
+    refuse_inputs({"--out": out}, [new, run / FIT])
     writable(out or run / REPORT)
     model, idata = load_from(run)
     roles = Roles.of(idata)
     options: dict[str, Any] = {}
     if new is not None:
         rows = rows_of(model, roles, new, drop_missing, say, target="scored").named()
-        if rows.y is not None:
-            say(f"{new} has {model.training.y_name}: predictions are scored there.")
+        y, name = rows.y, model.training.y_name
+        if y is not None and (model.training.censored or roles.known):
+            known = "bounds" if model.training.censored else " and ".join(roles.known)
+            say(f"{new} has {name}: it is not scored, since a report takes no {known} of new rows.")
+            y = None
+        elif y is not None:
+            say(f"{new} has {name}: predictions are scored there.")
         warn_outside(model, rows)
-        options = {"X_new": rows.X, "y_new": rows.y, "groups_new": rows.groups}
+        options = {"X_new": rows.X, "y_new": y, "groups_new": rows.groups}
         for key, told in roles.imputed(rows, new).items():
             idata.attrs[key] = "\n".join(filter(None, [idata.attrs.get(key), told]))
     start = baseline_of(model, roles, baseline, drop_missing, say)

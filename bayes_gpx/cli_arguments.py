@@ -167,7 +167,7 @@ run_folder = click.argument(
 ROWS = Place("a CSV or Parquet file of rows")
 baseline_option = click.option(
     "--baseline", default="mean", show_default=True, metavar="NAME|FILE",
-    help="What rows are compared with: mean, median, zero, or a table of up to 20 rows.",
+    help="What rows are compared with: mean, median, zero, or a table of up to 50 rows.",
 )  # fmt: skip
 attribution_option = click.option(
     "--attribution", type=click.Choice(["integrated_gradients", "shapley"]),

@@ -21,7 +21,7 @@ from bayes_gpx.cli_arguments import (
 )
 from bayes_gpx.cli_json import Results, as_list, json_option, require_output, written
 from bayes_gpx.cli_rows import Roles, baseline_of, rows_of, warn_outside
-from bayes_gpx.cli_runs import bounds_of, load_from, sayer, write_blocks
+from bayes_gpx.cli_runs import FIT, bounds_of, load_from, refuse_inputs, sayer, write_blocks
 
 EXPLAINED, PREDICTIONS = "explained.csv", "predictions.csv"
 
@@ -74,6 +74,7 @@ def predict_command(
 
     say = sayer(quiet, err=as_json)
     require_output(out, as_json)
+    refuse_inputs({"--out": out}, [new, run / FIT])
     if out is not None:
         writable(out)
     model, idata = load_from(run)
@@ -167,6 +168,7 @@ def explain_command(
             say(f"{predictions} will be replaced; --predictions names another file.")
     if out is None and predictions is not None:
         raise click.UsageError("--predictions is a file beside --out. Pass both, or neither.")
+    refuse_inputs({"--out": out, "--predictions": predictions}, [new, run / FIT])
     places = [place for place in (out, predictions) if place is not None]
     if len({place.resolve() for place in places}) < len(places):
         raise click.UsageError(f"--out and --predictions are both {out}. Pass two files.")

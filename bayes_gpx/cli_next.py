@@ -19,7 +19,7 @@ from bayes_gpx.cli_arguments import (
 )
 from bayes_gpx.cli_json import json_option, written
 from bayes_gpx.cli_rows import Roles, baseline_of, rows_of, warn_outside
-from bayes_gpx.cli_runs import load_from, sayer
+from bayes_gpx.cli_runs import FIT, load_from, refuse_inputs, sayer
 
 ABOUT = ("predictions", "slopes", "attributions", "shapley_values", "weights", "contributions")
 BEST = ("maximum", "minimum")
@@ -77,6 +77,7 @@ def next_command(
     say = sayer(quiet, err=as_json)
     if question in BEST and rows is not None:
         raise click.UsageError(f"--rows is not for --question {question}. Leave it out.")
+    refuse_inputs({"--out": out}, [candidates, rows, run / FIT])
     if out is not None:
         writable(out)
     model, idata = load_from(run)

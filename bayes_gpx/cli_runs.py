@@ -97,6 +97,16 @@ def load_from(run: Path) -> tuple[Model, xr.DataTree]:
     return model, idata
 
 
+def refuse_inputs(places: Mapping[str, Path | None], read: Sequence[Path | None]) -> None:
+    """Raise for a file that would be written over one that the command reads."""
+    known = {path.resolve() for path in read if path is not None}
+    for option, place in places.items():
+        if place is not None and place.resolve() in known:
+            raise click.UsageError(
+                f"{option} is {place}, which the command reads. Name another file."
+            )
+
+
 def write_blocks(
     blocks: Iterable[Sequence[pd.DataFrame]],
     places: Sequence[Path],

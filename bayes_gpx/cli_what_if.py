@@ -17,7 +17,7 @@ from bayes_gpx.cli_arguments import (
     seed,
 )
 from bayes_gpx.cli_rows import Roles, rows_of
-from bayes_gpx.cli_runs import load_from, sayer
+from bayes_gpx.cli_runs import FIT, load_from, refuse_inputs, sayer
 
 PAGE = "what_if.html"
 
@@ -57,6 +57,7 @@ def what_if_command(
     from bayes_gpx.system.files import writable
 
     say = sayer(quiet)
+    refuse_inputs({"--out": out}, [new, run / FIT])
     target = writable(out or run / PAGE)
     model, idata = load_from(run)
     X = None

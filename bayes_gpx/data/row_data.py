@@ -58,10 +58,21 @@ def split_interval(y: Any, censoring: Any) -> tuple[Any, Any]:
             f"y has {shape[1]} columns, but with censoring= it is one column, or two for the lower "
             "and the upper ends of intervals. Fit one model for each response."
         )
-    if hasattr(y, "iloc"):
-        return y.iloc[:, 0], y.iloc[:, 1]
-    values = np.asarray(y)
-    return values[:, 0], values[:, 1]
+    table: Any = y if hasattr(y, "iloc") else np.asarray(y)
+    low, high = (table.iloc[:, k] if hasattr(y, "iloc") else table[:, k] for k in (0, 1))
+    kinds = np.asarray(censoring, dtype=object)
+    if kinds.shape != np.shape(low):
+        return low, high
+    ends = np.asarray(low, "float64"), np.asarray(high, "float64")
+    apart = np.flatnonzero((kinds == "none") & (ends[0] != ends[1]) & ~np.isnan(ends[1]))
+    if len(apart):
+        raise ValueError(
+            f"censoring is 'none' at position {apart[0]}, where y goes from {ends[0][apart[0]]:g} "
+            f"to {ends[1][apart[0]]:g}. Pass 'interval' there, or the same number twice."
+        )
+    # "left" says that y is at most the upper end; a lower one may be missing, or minus infinity.
+    upper = (kinds == "left") & ~np.isnan(ends[1])
+    return (low.where(~upper, high) if hasattr(y, "iloc") else np.where(upper, high, low)), high
 
 
 def read_row_data(

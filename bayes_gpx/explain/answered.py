@@ -70,7 +70,7 @@ SHARED = {
     "on": """{"response", "latent"}
     Explain the mean response or f. They are equal for a Gaussian likelihood.""",
     "path": """str or path, optional
-    Stream the draws to a zarr store. A repeated call continues an interrupted one.""",
+    Stream the draws to a zarr store. A repeated call continues it, or replaces a finished one.""",
     "executor": """concurrent.futures.Executor, optional
     Its workers share the draws, or chunks of more than 16,384 rows.""",
     "seed": "int, optional",

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
+from bayes_gpx.data.dates import unit_of
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By, Weights, by_rows
 from bayes_gpx.draws.evaluate import LARGEST_JOINT, evaluate, row_means
@@ -196,6 +197,10 @@ def partial_dependence(
         own = [list(frame.levels.get(name, ())) for name in names]
         level = [levels + [""] * (length - len(levels)) for levels in own]
         coords["level"] = ("feature", "step"), level
+    dates = {column: unit_of(origin) for column, origin in frame.origins.items()}
+    known = [(dict(model.training.units) | dates).get(name, "") for name in names]
+    if any(known):
+        coords["unit"] = ("feature", known)
     if several:
         coords["class"] = list(model.class_labels(on_response))
     units = response_units(model) if on_response else questions.latent_units(model)

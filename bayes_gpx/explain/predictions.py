@@ -232,9 +232,14 @@ def exposures_at(model: Model, each: dict[str, Any], where: Points) -> np.ndarra
         return None
     where.refuse_others(given, name)
     values = np.ones(where.passed) if given is None else np.asarray(given, "float64")
-    if values.shape != (where.passed,) or not (np.isfinite(values) & (values > 0)).all():
+    if values.shape != (where.passed,):
         raise ValueError(
             f"{name} has shape {values.shape}. Pass a positive finite number for each of "
             f"{where.passed} samples."
+        )
+    wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0)))
+    if len(wrong):
+        raise ValueError(
+            f"{name} is {values[wrong[0]]:g} at position {wrong[0]}. Pass positive finite numbers."
         )
     return values[where.rows]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from arviz_stats.base import array_stats
@@ -18,6 +18,7 @@ from bayes_gpx.inference.datatree import as_tree, name_method
 from bayes_gpx.inference.diagnostics import NOT_CONVERGED, ConvergenceWarning
 from bayes_gpx.inference.laplace import diagnosed, resampled
 from bayes_gpx.posteriors.base import OneDraw
+from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.system.warning import warn
 
 
@@ -35,7 +36,10 @@ def updated(
     _refuse(model, hyper, exposure)
     X_new, Z_new, y_new = rows
     observation = model.specification.observation
+    if not len(cast(Any, X_new)):
+        raise ValueError("X_new has no rows. Pass at least one, with its response.")
     new = model.training.read_observed(X_new, Z_new, y_new, observation, groups_new)
+    _refuse_outside(model, new.X)
     if exposure is not None:
         new = replace(new, exposure=read_exposure(exposure, new.X, observation))
         observation.refuse(new.y, new.exposure)
@@ -65,10 +69,10 @@ def _refuse(model: Any, hyper: HyperparameterDraws, exposure: Column | None) -> 
     training.refuse_outputs("update", "Fit a model of all rows.")
     training.refuse_sparse("update")
     training.refuse_out_of_core("update does not support out-of-core data. Fit all rows again.")
-    exposed = training.exposure is not None and observation.exposure_name
+    exposed = observation.exposure_name if training.exposure is not None else ""
     for wrong, said in (
         (training.row_data is not None, "rows with weights= or censoring="),
-        (exposed == "trials", "trials="),
+        (exposed in ("trials", "noise_sd"), f"{exposed}="),
         (model.joined, "a part of a larger pm.Model"),
         (len(hyper.values) > len(model.hyperparameters), "a fit with sampled latent values"),
         (model.specification.hierarchical, "representation='hierarchy'"),
@@ -77,8 +81,19 @@ def _refuse(model: Any, hyper: HyperparameterDraws, exposure: Column | None) -> 
             raise ValueError(f"update does not support {said}. Fit a model of all rows.")
     if exposure is not None and exposed != "exposure":
         raise ValueError("exposure was given, but this model has none; leave it out.")
-    if exposure is None and exposed and np.ptp(training.exposure) > 0:
+    if exposure is None and exposed and (training.exposure != 1.0).any():
         raise ValueError("exposure is missing. Pass a number for each new row.")
+
+
+def _refuse_outside(model: Any, X: Frame) -> None:
+    """Raise for rows that would move the box of an HSGP, and so the function that was fitted."""
+    known = model.training.moments
+    outside = ((known.low > X.values) | (known.high < X.values)).any(axis=1)
+    if isinstance(model.specification.approximation, HSGP) and outside.any():
+        raise ValueError(
+            f"X_new has {outside.sum()} rows outside of the range of the training rows, which the "
+            "box of HSGP is around. Fit a model of all rows."
+        )
 
 
 def _of_both(own: TrainingData, new: TrainingData) -> TrainingData:
@@ -105,7 +120,10 @@ def _labels(own: Frame, new: Frame) -> np.ndarray:
     n = len(own)
     if np.array_equal(own.index, np.arange(n)):
         return np.arange(n + len(new))
-    both = np.concatenate([own.index, new.index])
+    added = new.index if new.labelled else np.arange(n, n + len(new))
+    if added.dtype.kind != own.index.dtype.kind:
+        added = added.astype(str)
+    both = np.concatenate([own.index, added])
     if len(set(both.tolist())) < len(both):
         known = set(own.index.tolist())
         again = next((label for label in new.index.tolist() if label in known), new.index[0])

@@ -145,7 +145,8 @@ class Views:
 
         Given the hyperparameters, the function is conditioned on all rows. Draws of the
         hyperparameters are weighted by how well they predicted the new rows, and resampled; a
-        posterior mode stays as it is. Centers, scales and inducing points do not change.
+        posterior mode stays as it is. Centers, scales, inducing points and the points of
+        constraints do not change.
 
         Parameters
         ----------
@@ -173,8 +174,9 @@ class Views:
         Raises
         ------
         ValueError
-            For new rows that do not fit the training data, and for models of several outputs,
-            out-of-core rows, rows with weights, bounds or trials, or sampled latent values.
+            For new rows that do not fit the training data, or leave the box of an `HSGP`; and for
+            models of several outputs, out-of-core rows, rows with weights, bounds, trials or known
+            noise, or sampled latent values.
 
         Examples
         --------

@@ -203,7 +203,8 @@ def refuse_large(approximation: Approximation, d: int) -> None:
     """Raise if the basis is larger than is sensible."""
     size = approximation.size(d)
     if size > LARGEST_BASIS:
-        cure = "fewer along each column, or RandomFeatures" if d > 1 else "fewer"
+        along = d > 1 and not isinstance(approximation, RandomFeatures)
+        cure = "fewer along each column, or RandomFeatures" if along else "fewer"
         raise ValueError(
             f"{approximation} has {size} basis functions for {d} columns; at most {LARGEST_BASIS} "
             f"are allowed. Use {cure}."

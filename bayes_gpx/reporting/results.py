@@ -220,6 +220,12 @@ class Findings(Fit):
         """Responses at the new samples, labels as their codes, (m,)."""
         if self.X_new is None:
             raise ValueError("y_new was given without X_new. Pass both, or neither.")
+        if self.model.training.censored:
+            raise ValueError(
+                "y_new was given for a model with censoring=, but a report cannot know which new "
+                "responses are bounds. Leave y_new out, and score them with "
+                "bx.metrics.concordance and bx.metrics.brier_score."
+            )
         exposure = self.model.training.exposure
         if exposure is not None and (exposure != 1.0).any():
             name = self.model.specification.observation.exposure_name

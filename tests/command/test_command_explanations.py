@@ -254,3 +254,27 @@ def test_a_report_scores_rows_that_have_the_target(folder, capsys, monkeypatch):
         scored = "predictions are scored there" in capsys.readouterr().out
         assert scored == (name == "with")
         assert [words in out.read_text() for words in said] == [not scored, scored]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["predict", "run", "new.csv", "--out", "new.csv"],
+        ["explain", "run", "new.csv", "--out", "new.csv"],
+        ["explain", "run", "new.csv", "--out", "told.csv", "--predictions", "new.csv"],
+        ["report", "run", "new.csv", "--out", "new.csv"],
+        ["report", "run", "--out", "run/fit.nc"],
+        ["what-if", "run", "--out", "run/fit.nc"],
+        ["next", "run", "new.csv", "--out", "new.csv"],
+    ],
+)
+def test_no_command_writes_over_what_it_reads(words, folder, tmp_path, monkeypatch, refused):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "fit.nc").write_bytes(b"a fit")
+    before = (folder / "new.csv").read_bytes()
+    (tmp_path / "new.csv").write_bytes(before)
+    code, said = refused(*words)
+    assert code == 2 and "which the command reads. Name another file" in said
+    assert (tmp_path / "new.csv").read_bytes() == before
+    assert (tmp_path / "run" / "fit.nc").read_bytes() == b"a fit"

@@ -320,3 +320,27 @@ def test_importances_count_rows_by_their_weights():
     ]
     first = np.mean([own[0][0][0, 0] for own in found], axis=0)
     assert_allclose(first, np.array(variance) / sum(variance), atol=0.01)
+
+
+@pytest.mark.parametrize("low", [-3.0, -np.inf, np.nan])
+@pytest.mark.parametrize("framed", [False, True])
+def test_the_upper_end_is_the_bound_of_a_left_censored_row(low, framed):
+    """In a table of both ends, where the lower one says nothing."""
+    y = RESPONSES["normal"]
+    kinds = np.where(y < -0.3, "left", "interval")
+    left = kinds == "left"
+    ends = np.column_stack([np.where(left, low, y - 0.1), np.where(left, -0.3, y + 0.1)])
+    same = np.column_stack([np.where(left, -0.3, y - 0.1), ends[:, 1]])
+    theta = {"lengthscale": [0.8, 0.8], "amplitude": 1.0, "sigma": 0.3}
+    found, expected = (
+        bx.predictions(
+            bx.GP(X, pd.DataFrame(table) if framed else table, censoring=kinds),
+            theta,
+            keep="summary",
+            progressbar=False,
+        )["f_mean"]
+        for table in (ends, same)
+    )
+    assert_allclose(found, expected, rtol=1e-9)
+    with pytest.raises(ValueError, match="censoring is 'none' at position 0, where y goes from"):
+        bx.GP(X, ends + [[0.0, 1.0]], censoring=np.full(N, "none"))

@@ -146,3 +146,35 @@ def test_what_cannot_be_added_is_refused():
         counts.update(THETA, X[N:], COUNTS[N:], **QUIET)
     with pytest.raises(ValueError, match="exposure was given, but this model has none"):
         model.update(theta, named[N:], Y[N:].values, exposure=DAYS[N:], **QUIET)
+
+
+def test_the_box_of_basis_functions_and_exposures_are_kept():
+    """Rows that would move the box are refused, others are added; no exposure is assumed."""
+    one = X[["age"]]
+    theta = {"lengthscale": [0.8], "amplitude": 1.0, "sigma": 0.3}
+    model = bx.GP(one[:N], Y[:N], scale=False, approximation=bx.HSGP(15))
+    known, _ = model.update(theta, one[:2] * 0.9, Y[:2], **QUIET)
+    whole = bx.GP(
+        pd.concat([one[:N], one[:2] * 0.9]),
+        [*Y[:N], *Y[:2]],
+        scale=False,
+        approximation=bx.HSGP(15),
+    )
+    found, expected = (
+        bx.predictions(m, theta, one[:3], keep="summary", **QUIET)["f_mean"] for m in (known, whole)
+    )
+    assert_allclose(found, expected, rtol=1e-9)
+    with pytest.raises(ValueError, match="1 rows outside of the range of the training rows"):
+        model.update(theta, one[:1] + 9.0, Y[:1], **QUIET)
+    counts = bx.GP(one[:N], COUNTS[:N], likelihood="poisson", exposure=np.full(N, 2.0))
+    with pytest.raises(ValueError, match="exposure is missing"):
+        counts.update({"lengthscale": [0.8], "amplitude": 1.0}, one[N:], COUNTS[N:], **QUIET)
+    noisy = bx.GP(one[:N], Y[:N], noise_sd=np.full(N, 0.2))
+    with pytest.raises(ValueError, match="update does not support noise_sd="):
+        noisy.update({"lengthscale": [0.8], "amplitude": 1.0}, one[N:], Y[N:], **QUIET)
+    with pytest.raises(ValueError, match="X_new has no rows"):
+        model.update(theta, one[:0], Y[:0], **QUIET)
+    named = bx.GP(one[:N].set_axis([f"p{k}" for k in range(N)]), Y[:N].values)
+    for k in range(2):
+        named, _ = named.update(theta, np.array([[0.1 * k]]), [0.0], **QUIET)
+    assert named.training.X.index.tolist()[-2:] == [str(N), str(N + 1)]

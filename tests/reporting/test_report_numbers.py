@@ -412,3 +412,13 @@ def test_numbers_of_contributions_with_own_columns(X, y, tmp_path):
     idata = model.fit("map", seed=1, progressbar=False)
     told = read(model, idata, tmp_path / "r.html")
     assert wrong(told.found, Said(told.json)) == []
+
+
+def test_new_responses_of_a_model_with_bounds_are_no_values(tmp_path):
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"x": rng.normal(size=20)})
+    kinds = np.where(rng.uniform(size=20) < 0.3, "right", "none")
+    model = bx.GP(X, np.exp(X["x"]), likelihood="weibull", censoring=kinds)
+    theta = {"lengthscale": [1.0], "amplitude": 1.0, "shape": 2.0}
+    with pytest.raises(ValueError, match="y_new was given for a model with censoring="):
+        bx.report(model, theta, X[:3], y_new=[1.0, 2.0, 3.0], path=tmp_path / "r.html")

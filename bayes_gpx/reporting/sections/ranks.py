@@ -44,7 +44,7 @@ def _relevance(findings: Findings) -> Iterator[Part]:
             "interactions and ranks is unknown.",
             "note",
         )
-    yield from _reference(ranked, "relevance", "feature")
+    yield from _reference(findings, ranked, "relevance", "feature")
     yield from _table(findings, ranked, "average_relevance", "feature", "relevance")
     yield picture(
         plot_relevance(ranked, backend="matplotlib"),
@@ -54,7 +54,7 @@ def _relevance(findings: Findings) -> Iterator[Part]:
     )
 
 
-def _reference(ranked: xr.Dataset, what: str, item: str) -> Iterator[Part]:
+def _reference(findings: Findings, ranked: xr.Dataset, what: str, item: str) -> Iterator[Part]:
     """What the reference is, and which of the features or pairs are not beyond it."""
     null = ranked.get(f"{what}_null")
     if null is None:
@@ -78,7 +78,14 @@ def _reference(ranked: xr.Dataset, what: str, item: str) -> Iterator[Part]:
     alike = p[item].values[(p > UNCLEAR).values].tolist()
     if alike:
         named = ", ".join(map(str, alike))
-        yield Prose(f"Not distinguished from no effect (p > {UNCLEAR}): {named}.", "note")
+        wide = ""
+        if not findings.model.specification.observation.scaled:
+            wide = (
+                " For likelihoods without a scale of the noise, such as for counts and labels, "
+                "refits with permuted columns follow the noise. The reference is then wide, and a "
+                "feature named here may have a clear slope."
+            )
+        yield Prose(f"Not distinguished from no effect (p > {UNCLEAR}): {named}.{wide}", "note")
 
 
 def _table(
@@ -123,7 +130,7 @@ def _interactions(findings: Findings) -> Iterator[Part]:
         "Interaction measures how strongly the effect of one feature on the predictive "
         "distribution depends on another feature."
     )
-    yield from _reference(ranked, "interaction", "pair")
+    yield from _reference(findings, ranked, "interaction", "pair")
     yield from _table(findings, ranked, "average_interaction", "pair", "interaction")
     top = 3 if ranked.sizes["pair"] > 5 else 1
     pc = plot_interactions(ranked, top=top, backend="matplotlib")
