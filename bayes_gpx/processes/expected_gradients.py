@@ -17,7 +17,7 @@ from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, total
 from bayes_gpx.processes import integrated_gradients
 from bayes_gpx.processes.integrated_gradients import Form, with_linear
 from bayes_gpx.processes.operators import averaged, every_path
-from bayes_gpx.processes.path_moments import PANEL_NODES, of_fan
+from bayes_gpx.processes.path_moments import PANEL_NODES, WEIGHED_FAN_TERMS, of_fan
 
 TOGETHER = 8
 """So many nodes of one path are in one array, (nodes, m, baselines, baselines, d, d): estimates of
@@ -25,14 +25,6 @@ memory count on it (`bayes_gpx.draws.evaluate`)."""
 
 FAN_TERMS = ((1, 0, 0), (2, 2, 0), (2, 1, 1))
 """Terms of `of_fan` that averaged attributions of a kernel are made of."""
-
-WEIGHED_FAN_TERMS = (
-    *((1, i, j) for i, j in ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0))),
-    *((2, 2 + i, j) for i in (0, 1) for j in (0, 1)),
-    *((2, 1 + i, 1 + j) for i in (0, 1) for j in (0, 1)),
-    (0, 0, 0),
-)
-"""Terms of a kernel times a linear kernel, which is linear along each path."""
 
 
 def cross(

@@ -8,7 +8,7 @@
 # their derivatives have a kink. All other kernels use Gauss-Legendre panels, cut at the kinks of
 # all parts.
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import numpy as np
@@ -23,10 +23,12 @@ from bayes_gpx.processes.path_moments import (
     PANEL_NODES,
     PANELS,
     TINY,
+    WEIGHED_FAN_TERMS,
     WEIGHED_SLOPE_TERMS,
     along,
     differences,
     line_of,
+    of_fan,
     of_length,
     of_pair,
     of_two,
@@ -223,12 +225,15 @@ def between(
     """Prior covariance of attributions at x with attributions at xs, (m, d, n, d)."""
 
     def part_of(term: Term) -> Tensor:
+        if term.linear is not None:
+            return _weighed_between(term, x, xs, baseline)
         closed = term.stationary and nodes is None
         form: Form = _stationary_between if closed else _between_by_nodes
         part = form(term.kernel, *map(term.of, (x, xs, baseline)), nodes)
         return term.among(part, x.shape[1], 1, 3)
 
-    return sum_over_terms(kernel, x.type.shape[1], part_of, (*tuple(x.shape), *tuple(xs.shape)))
+    shape = *tuple(x.shape), *tuple(xs.shape)
+    return sum_over_terms(kernel, x.type.shape[1], part_of, shape, weighed=nodes is None)
 
 
 def _between_by_nodes(
@@ -279,6 +284,13 @@ def _stationary_between(
     (own, *first), (other, *second) = (of_pair(kernel.profile, *pair) for pair in ((D, E), (E, D)))
     straight = own + other.T
     both, ends = first[1] + second[1].T, (first[0] + second[2].T, first[2] + second[0].T)
+    return _of_ways(D, E, straight, both, ends)
+
+
+def _of_ways(
+    D: Tensor, E: Tensor, straight: Tensor, both: Tensor, ends: Sequence[Tensor]
+) -> Tensor:
+    """Contract moments (m, n) of F_1, s t F_2, s^2 F_2 and t^2 F_2 with ways D and E."""
     across = (slice(None), None, slice(None), None)
     D_i, D_j = D[:, :, None, None], D[:, None, None]
     E_i, E_j = E.T[None, :, :, None], E[None, None]
@@ -289,3 +301,62 @@ def _stationary_between(
     )
     same = pt.eye(D.shape[1])[None, :, None]
     return D_i * E_j * (same * straight[across] - bent)
+
+
+def _weighed_between(term: Term, x: Tensor, xs: Tensor, baseline: Tensor) -> Tensor:
+    """As `between`, for a kernel times a linear one, by moments of paths from one point."""
+    (kernel, linear, line), d = term.factors, x.shape[1]
+    kernel._require((0,))
+    start = linear.of(baseline) - line.center
+    weights = line.weights * pt.ones_like(start)  # may be one for all
+    U, V = linear.of(x - baseline), linear.of(xs - baseline)
+    D, E = (term.of(points - baseline) / kernel.lengthscale for points in (x, xs))
+    m = x.shape[0]
+    own, other = (slice(None), slice(None)) if x is xs else (slice(None, m), slice(m, None))
+    ways = D if x is xs else pt.concatenate([D, E])
+    found = of_fan(kernel.profile, ways[None], WEIGHED_FAN_TERMS)
+    fan = dict(zip(WEIGHED_FAN_TERMS, found, strict=True))
+
+    def moment(k: int, i: int, j: int) -> Tensor:
+        """The integral of s^i t^j F_k, (m, n)."""
+        if (k, i, j) in fan:
+            return fan[k, i, j][0, own, other]
+        return fan[k, j, i][0, other, own].T
+
+    # The linear kernel is level + s slope + t slope' + s t bent.
+    level, bent = (weights * pt.sqr(start)).sum(), (U * weights) @ V.T
+    slopes = (U @ (weights * start))[:, None], V @ (weights * start)
+
+    def within(k: int, i: int, j: int) -> Tensor:
+        """The integral of s^i t^j F_k times the linear kernel."""
+        return (
+            level * moment(k, i, j)
+            + slopes[0] * moment(k, i + 1, j)
+            + slopes[1] * moment(k, i, j + 1)
+            + bent * moment(k, i + 1, j + 1)
+        )
+
+    part = _of_ways(D, E, within(1, 0, 0), within(2, 1, 1), (within(2, 2, 0), within(2, 0, 2)))
+    total = term.among(part, d, 1, 3)
+    # One derivative of the kernel, along one path, and one of the linear one, along the other.
+    column = (slice(None), None, slice(None), None)
+    D_i, E_i = D[:, :, None, None], E.T[None, :, :, None]
+    far, near = (D_i * moment(1, *at)[column] for at in ((1, 0), (2, 0)))
+    back, aside = (E_i * moment(1, *at)[column] for at in ((0, 1), (1, 1)))
+    moved = (far - back) * start + (near - aside) * U[:, None, None]
+    across = -D_i * (weights * V)[None, None] * moved
+    total = total + term.among(linear.among(across, d, 3), d, 1)
+    D_j, E_j = D[:, None, None], E[None, None]
+    U_i, V_i = U[:, :, None, None], V.T[None, :, :, None]
+    start_i, weights_i = (
+        pt.as_tensor(start)[None, :, None, None],
+        pt.as_tensor(weights)[None, :, None, None],
+    )
+    far, near = (D_j * moment(1, *at)[column] for at in ((1, 0), (1, 1)))
+    back, aside = (E_j * moment(1, *at)[column] for at in ((0, 1), (0, 2)))
+    moved = (far - back) * start_i + (near - aside) * V_i
+    across = U_i * weights_i * E_j * moved
+    total = total + term.among(linear.among(across, d, 1), d, 3)
+    flat = U_i * weights_i * V_i * moment(0, 0, 0)[column]
+    flat = flat * pt.eye(U.shape[1])[None, :, None]
+    return total + linear.among(flat, d, 1, 3)

@@ -46,6 +46,14 @@ PANELS, PANEL_NODES = 4, 12
 """Panels, and Gauss-Legendre nodes in each, of a path for a kernel of unknown shape: exact for a
 polynomial of degree 23 in each quarter of the path."""
 
+WEIGHED_FAN_TERMS = (
+    *((1, i, j) for i, j in ((0, 0), (1, 0), (0, 1), (1, 1), (2, 0))),
+    *((2, 2 + i, j) for i in (0, 1) for j in (0, 1)),
+    *((2, 1 + i, 1 + j) for i in (0, 1) for j in (0, 1)),
+    (0, 0, 0),
+)
+"""Terms of `of_fan` for a kernel times a linear kernel, which is linear along each path."""
+
 
 def along(
     profile: RadialProfile,

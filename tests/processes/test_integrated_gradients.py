@@ -243,6 +243,36 @@ def test_nodes_between_points_give_the_closed_form(rng):
     assert_allclose(by_nodes.eval(mode=MODE), closed.eval(mode=MODE), atol=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("base", "columns", "shared"),
+    [
+        (pm.gp.cov.ExpQuad, ([0, 1], [2, 3]), True),
+        (pm.gp.cov.ExpQuad, ([0, 1, 3], [1, 2, 3]), False),
+        pytest.param(pm.gp.cov.Matern52, ([0, 1], [2, 3]), False, marks=pytest.mark.slow),
+        pytest.param(pm.gp.cov.RatQuad, ([0, 1], [2, 3]), True, marks=pytest.mark.slow),
+    ],
+)
+def test_moments_between_points_are_those_of_nodes(base, columns, shared, rng):
+    """Of a kernel times a linear one, as of a GPX: both places of each move along the paths.
+
+    Their sums are covariances of differences, which need no quadrature; nodes miss kinks by 1e-6.
+    """
+    own, weighed = columns
+    more = {"alpha": 0.7} if base is pm.gp.cov.RatQuad else {}
+    product = base(4, **more, ls=np.array([0.8, 1.5, 1.1])[: len(own)], active_dims=own)
+    center = np.array([0.3, -0.5, 0.2])[: len(weighed)]
+    product *= pm.gp.cov.Linear(4, c=center, active_dims=weighed)
+    x, xs = (pt.constant(rng.normal(size=(3, 4))) for _ in range(2))
+    xs = x if shared else xs
+    baseline, k = pt.constant(rng.normal(size=4)), from_pymc(1.7 * product)
+    closed = integrated_gradients.between(k, x, xs, baseline).eval(mode=MODE)
+    by_nodes = integrated_gradients._between_by_nodes(k, x, xs, baseline, None).eval(mode=MODE)
+    assert_allclose(closed, by_nodes, atol=1e-5 if base is pm.gp.cov.Matern52 else 1e-8)
+    K = k.gram(pt.concatenate([x, xs, baseline[None]])).eval(mode=MODE)
+    gained = np.hstack([np.eye(6), -np.ones((6, 1))])
+    assert_allclose(closed.sum(axis=(1, 3)), (gained @ K @ gained.T)[:3, 3:], atol=1e-10)
+
+
 def test_exchanging_ends_flips_the_sign(rng):
     function = compiled(named("Matern52"), "cross")
     baseline, x, xs = rng.normal(size=D), rng.normal(size=(1, D)), rng.normal(size=(5, D))
