@@ -354,6 +354,7 @@ def test_save_and_load(fitted, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:Weights of 20 draws are not smoothed")
 def test_sampled_latent_values():
     """The posterior mean of f is the mean of f given each draw of whitened values."""
     model = bx.GP(X, Y, likelihood="heteroscedastic_normal", priors=THETA)
