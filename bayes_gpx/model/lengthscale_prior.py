@@ -76,6 +76,14 @@ def lengthscale_prior(X: Table, *, mass: float = 0.9, scale: bool = True) -> Any
 
     def prior(name: str, dims: Dims) -> Tensor:
         given = bounds if dims else np.array([bounds[0].min(), bounds[1].max()])
+        if dims:
+            dim = dims if isinstance(dims, str) else dims[0]
+            features = int(pm.modelcontext(None).dim_lengths[dim].eval())
+            if features != bounds.shape[1]:
+                raise ValueError(
+                    f"lengthscale_prior was given {bounds.shape[1]} features, and the model has "
+                    f"{features}: pass it the X of the model"
+                )
         alpha, beta = np.vectorize(_inverse_gamma, otypes=[float, float])(*given, mass)
         return pm.InverseGamma(name, alpha=alpha, beta=beta, dims=dims)
 

@@ -204,6 +204,11 @@ class Model(Views):
         self.joined = outer is not None
         self._pymc = outer if outer is not None else BoundModel(model=None)
         if outer is not None:
+            if self.in_model("X") in outer.named_vars:
+                raise ValueError(
+                    f"The pm.Model has a {self.in_model('X')!r} already, as of another model of "
+                    "this package. Pass a name= that no other has."
+                )
             _register_numba()
         approximation = self.specification.approximation
         self.inducing = dict(inducing or inducing_points(self.training, approximation))

@@ -354,3 +354,12 @@ def test_nonstationary_and_user_written_kernels_learn(kernel):
     idata = model.fit("map", start=start, progressbar=False)
     found = bx.predictions(model, idata, X, keep="summary")
     assert np.mean((found["f_mean"].values - truth) ** 2) < 0.1**2
+
+
+def test_two_models_in_one_need_names():
+    X = np.random.default_rng(1).normal(size=(12, 2))
+    with pm.Model():
+        bx.GP(X, X[:, 0])
+        with pytest.raises(ValueError, match="has a 'X' already.*Pass a name="):
+            bx.GP(X, X[:, 1])
+        bx.GP(X, X[:, 1], name="second")

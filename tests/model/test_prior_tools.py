@@ -161,3 +161,9 @@ def test_bounds_of_a_transform_may_be_numbers(data, least):
     refused = pytest.raises(ValueError, match="sigma has density below 0")
     with nullcontext() if least > 0.0 else refused:
         bx.GP(*data, priors={"sigma": sigma})
+
+
+def test_a_prior_of_other_features_is_refused():
+    X = np.random.default_rng(1).normal(size=(20, 3))
+    with pytest.raises(ValueError, match="lengthscale_prior was given 3 features, and the model"):
+        bx.GP(X[:, :1], X[:, 0], priors={"lengthscale": bx.lengthscale_prior(X)})
