@@ -103,6 +103,15 @@ def refuse_zone(column: Any, where: str) -> None:
         )
 
 
+SINCE = "days since "
+"""Beginning of the unit of a column of dates."""
+
+
 def unit_of(origin: np.datetime64) -> str:
     """What days since a date are called."""
-    return f"days since {first_date([origin])}"
+    return f"{SINCE}{first_date([origin])}"
+
+
+def origin_of(unit: str) -> np.datetime64 | None:
+    """The date in a text of `unit_of`; None for other units."""
+    return np.datetime64(unit.removeprefix(SINCE)) if unit.startswith(SINCE) else None

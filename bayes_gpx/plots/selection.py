@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Labels
+from bayes_gpx.data.dates import date_after, origin_of
 from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.naming import units_of_result
 from bayes_gpx.draws.points import rows_labelled
@@ -323,13 +324,15 @@ def digits(number: float) -> str:
 
 
 def values_of(value: xr.DataArray) -> xr.DataArray:
-    """Texts of values; of a category, its level."""
+    """Texts of values; of a category its level, and of a date the date."""
 
-    def text(number: float, level: str) -> str:
+    def text(number: float, level: str, unit: str) -> str:
+        if (since := origin_of(unit)) is not None:
+            return str(date_after(since, number)).replace("T", " ").removesuffix(":00")
         return short(level, 20) if level else digits(number)
 
-    level = value.coords.get("level", "")
-    return xr.apply_ufunc(text, value, level, vectorize=True, output_dtypes=[object])
+    beside = (value.coords.get(name, "") for name in ("level", "unit"))
+    return xr.apply_ufunc(text, value, *beside, vectorize=True, output_dtypes=[object])
 
 
 def with_values(value: xr.DataArray) -> list[str]:

@@ -8,6 +8,7 @@ from matplotlib.colors import to_hex, to_rgb
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
+from bayes_gpx.plots.selection import values_of
 from bayes_gpx.plots.visuals import NEGATIVE, POSITIVE
 
 THETA = {"lengthscale": [0.9, 1.7], "amplitude": 0.8, "sigma_w": 0.3, "sigma": 0.4}
@@ -338,3 +339,18 @@ def test_units_are_those_of_the_selected_output():
     assert "[width]" in pc.viz["figure_title"].item().get_text()
     with pytest.raises(ValueError, match="The model is for the output 'width' alone"):
         bx.predictive_checks(model.of_output("width"), theta)
+
+
+def test_dates_are_shown_as_dates():
+    rng = np.random.default_rng(1)
+    X = pd.DataFrame({"t": pd.date_range("2024-01-01", periods=12, freq="12h")})
+    model = bx.GP(X.assign(a=rng.normal(size=12)), rng.normal(size=12))
+    theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0, "sigma": 0.5}
+    quiet = {"seed": 1, "progressbar": False}
+    found = bx.attributions(model, theta, obs=[4, 5], **quiet)
+    texts = values_of(found["value"].sel(feature="t")).values.tolist()
+    assert texts == ["2024-01-03", "2024-01-03 12:00"]
+    curve = bx.partial_dependence(model, theta, draws=20, **quiet)
+    assert curve["unit"].values.tolist() == ["days since 2024-01-01", ""]
+    axes = bx.plot_partial_dependence(curve).viz["figure"].item().axes
+    assert axes[0].get_xlabel() == "t [days since 2024-01-01]"
