@@ -90,7 +90,7 @@ def test_an_interruption_before_anything_is_done_leaves_nothing(
 @pytest.mark.slow
 def test_an_interrupted_fit_keeps_what_is_done(folder, tmp_path, command):
     words = ["fit", folder / "data.csv", "--target", "price", "--features", "a", "--model", "gp"]
-    words += ["--draws", 1_000_000, "--tune", 100, "--chains", 2]
+    words += ["--method", "nuts", "--draws", 1_000_000, "--tune", 100, "--chains", 2]
     for wait, at_least in ((0.2, 1), (20, 50)):
         run = tmp_path / f"run{wait}"
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

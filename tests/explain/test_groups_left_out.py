@@ -310,6 +310,7 @@ def test_groups_of_one_row_are_leave_one_out(likelihood):
 
 @pytest.mark.slow
 @LARGE_K
+@pytest.mark.filterwarnings("ignore:Weights of 6 draws are not smoothed")
 def test_weights_are_those_of_the_joint_density():
     """Those of a group are importance ratios 1 / p(y_G | y_-G, theta), smoothed once."""
     model = bx.GP(X, Y)
