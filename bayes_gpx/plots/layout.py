@@ -16,7 +16,7 @@ from arviz_plots import PlotCollection
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, Normalize, to_hex
 from matplotlib.text import Text
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from bayes_gpx.aliases import Backend
 from bayes_gpx.validation import one_of
@@ -180,7 +180,8 @@ def add_title(pc: PlotCollection, text: str) -> None:
             for label, letters in ((axes.title, across), (axes.yaxis.label, up)):
                 lines = (wrap(line, letters) for line in label.get_text().split("\n"))
                 label.set_text("\n".join(chain.from_iterable(lines)))
-            levels = axes.get_xticklabels()
+            named = isinstance(axes.xaxis.get_major_locator(), FixedLocator)
+            levels = axes.get_xticklabels() if named else []
             if sum(len(level.get_text()) + 1 for level in levels) > across:
                 for level in levels:
                     level.set(rotation=25, ha="right", rotation_mode="anchor")

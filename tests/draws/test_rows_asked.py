@@ -76,3 +76,23 @@ def test_a_mask_belongs_to_its_rows():
     one = bx.attributions(model, theta, progressbar=False).isel(obs=3)
     with pytest.raises(ValueError, match=r"dataset.isel\(obs=\[0\]\)"):
         bx.plot_attributions(one)
+
+
+def test_an_exposure_that_is_none_is_named():
+    rows = pd.DataFrame({"a": np.linspace(-1.0, 1.0, 12)})
+    model = bx.GP(rows, np.arange(12), likelihood="poisson", exposure=np.full(12, 2.0))
+    theta = {"lengthscale": [1.0], "amplitude": 1.0}
+    with pytest.raises(ValueError, match="exposure is 0 at position 1. Pass positive finite"):
+        bx.predictions(model, theta, rows[:2], exposure=[1.0, 0.0], progressbar=False)
+
+
+def test_known_ends_belong_to_their_rows():
+    rows = pd.DataFrame({"a": np.linspace(-1.0, 1.0, 12)})
+    times = np.exp(rows["a"]).rename("time")
+    model = bx.GP(rows, times, likelihood="weibull")
+    theta = {"lengthscale": [1.0], "amplitude": 1.0, "shape": 2.0}
+    found = bx.predictions(model, theta, seed=1, progressbar=False)
+    known = pd.Series([True, False] * 6)
+    assert 0.5 < bx.metrics.concordance(found, times, known) <= 1.0
+    with pytest.raises(ValueError, match="The index of known differs"):
+        bx.metrics.concordance(found, times, known[::-1])

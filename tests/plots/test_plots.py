@@ -302,7 +302,9 @@ def test_names_with_dollars_are_no_formulas(tmp_path):
     rng = np.random.default_rng(1)
     name = "cost ($) per $ of income"
     X = pd.DataFrame({name: rng.normal(size=20), "$100_$": rng.normal(size=20)})
-    X["kind"] = pd.Categorical(rng.choice(["$10_000 to $20_000", "$a_$"], 20))
+    X["kind"] = pd.Categorical(
+        rng.choice(["$10_000 to $20_000", "$20_000 to $a_$_0", "over $20_000"], 20)
+    )
     model = bx.GP(X, X[name])
     theta = {"lengthscale": [1.0, 1.0, 1.0], "amplitude": 1.0, "sigma": 0.3}
     quiet = {"seed": 1, "progressbar": False}
@@ -316,6 +318,9 @@ def test_names_with_dollars_are_no_formulas(tmp_path):
     )
     for pc in plots:
         pc.savefig(tmp_path / "plot.png")
+    curves = plots[3].viz["figure"].item().axes
+    turned = [[label.get_rotation() > 0.0 for label in own.get_xticklabels()] for own in curves]
+    assert [any(own) for own in turned] == [False, False, True]  # long levels, but no numbers
     axes = plots[-1].viz["figure"].item().axes
     titles = [own.get_title() for own in axes]
     assert any("\n" in title for title in titles)
