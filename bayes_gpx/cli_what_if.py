@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -60,7 +61,9 @@ def what_if_command(
     refuse_inputs({"--out": out}, [new, run / FIT])
     target = writable(out or run / PAGE)
     model, idata = load_from(run)
-    X = None
+    X, groups = None, None
     if new is not None:
-        X = rows_of(model, Roles.of(idata), new, drop_missing, say).named().X
-    say(f"wrote {what_if(model, idata, X, path=target, draws=draws, ci_prob=ci_prob, seed=seed)}")
+        rows = rows_of(model, Roles.of(idata), new, drop_missing, say).named()
+        X, groups = rows.X, rows.groups
+    options: dict[str, Any] = {"draws": draws, "ci_prob": ci_prob, "seed": seed}
+    say(f"wrote {what_if(model, idata, X, groups=groups, path=target, **options)}")

@@ -14,9 +14,11 @@ from pathlib import Path
 from statistics import median
 
 import numpy as np
+import pandas as pd
 from py_mini_racer import MiniRacer
 
 import bayes_gpx as bx
+from bayes_gpx.reporting.what_if import SCRIPTS
 
 HERE = Path(__file__).parent
 POINTS, REPEATS = 1000, 21
@@ -50,23 +52,31 @@ def fits():
     """Names, models and fits."""
     data = bx.datasets.load("diabetes")
     high = (data.y > 140).rename("high")
+    third = pd.qcut(data.y, 3, labels=["low", "middle", "high"]).astype(str)
+    both = data.X[["blood_pressure"]].assign(disease=data.y)
     few = data.X[["age", "sex", "bmi", "blood_pressure"]]
     for name, model in (
         ("GP", bx.GP(data.X, data.y)),
         ("GPX", bx.GPX(data.X, data.y)),
         ("GP matern52", bx.GP(data.X, data.y, kernel="matern52")),
         ("GP labels", bx.GP(few, high, likelihood="bernoulli")),
+        ("GP of 3 classes", bx.GP(few, third, likelihood="categorical")),
+        ("GP of 2 outputs", bx.GP(few[["age", "sex", "bmi"]], both)),
     ):
         yield name, model, model.fit("laplace", draws=200, seed=1, progressbar=False)
 
 
 def errors(engine, model, idata, rng):
-    """Largest errors of means, in posterior sds, and of sds at random points."""
+    """Largest errors of means, in posterior sds, and of sds at random points, of the first f."""
     frame = model.training.X
     columns = [rng.choice(column, POINTS) for column in frame.values.T]
     new = np.column_stack(columns)
     options = {"num_draws": 20, "keep": "summary", "progressbar": False, "on": "latent"}
-    known = bx.predictions(model, idata, new, **options)
+    outputs = model.training.outputs
+    shown = model if outputs is None else model.of_output(outputs.names[0])
+    known = bx.predictions(shown, idata, new, **options)
+    if "class" in known.dims:
+        known = known.isel({"class": 0})
     scaled = model.training.X_scaling.apply(new)
     if model.training.Z is not None:
         scaled = np.hstack([scaled, scaled])
@@ -102,8 +112,7 @@ def main():
             text, size = path.read_text(encoding="utf-8"), path.stat().st_size
         data = re.search(r'id="data">(.*?)</script>', text, re.S)[1]
         engine = MiniRacer()
-        sources = [(scripts / f"{n}.js").read_text() for n in ("kernels", "posterior")]
-        sources += [(scripts / f"{n}.js").read_text() for n in ("mixture", "explain")]
+        sources = [(scripts / f"{name}.js").read_text() for name in SCRIPTS[:-2]]
         engine.eval("\n".join([BASE64, *sources, "let x, start, scale;"]))
         engine.eval(f"globalThis.model = modelOf({data}); scale = model.response ? 'response' : ''")
         row = {"page": name, "MB": round(size / 1e6, 2)}

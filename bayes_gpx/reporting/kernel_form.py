@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytensor.tensor as pt
@@ -22,8 +22,10 @@ from bayes_gpx.kernels.profiles import (
     RatQuad,
 )
 from bayes_gpx.kernels.stationary import Stationary
+from bayes_gpx.processes.base import Process
+from bayes_gpx.processes.class_process import ClassProcess
 from bayes_gpx.processes.gaussian_process import GaussianProcess
-from bayes_gpx.processes.weight_process import WeightProcess
+from bayes_gpx.processes.indexed_process import IndexedProcess, Part, Same
 
 KNOWN: tuple[type[RadialProfile], ...] = (ExpQuad, Matern52, Matern32, Matern12, Exponential)
 """Profiles without parameters that a form can have."""
@@ -33,34 +35,57 @@ type Form = dict[str, Any]
 
 
 def form_of_process(
-    process: GaussianProcess | WeightProcess, d: int, p: int
+    process: Process, d: int, p: int, codes: int = 0, classes: int | None = None
 ) -> tuple[Form, list[Tensor]]:
     """Form of the covariance of f, and its numbers, each (k,).
 
-    The points have the d columns of X and, for a weight process, after them the p columns of Z:
-    the prior variance of z'g(x) is a sum of products of kernels of x with linear kernels of z.
+    The points have the d columns of X; after them, for a weight process, the p columns of Z, as the
+    prior variance of z'g(x) is a sum of products of kernels of x with linear kernels of z; then the
+    codes of groups and outputs; and last the code of a class.
     """
     numbers: list[Tensor] = []
 
     def place(value: Any) -> int:
-        numbers.append(pt.atleast_1d(pt.as_tensor_variable(value)).astype("float64"))
+        numbers.append(pt.as_tensor_variable(value).astype("float64").ravel())
         return len(numbers) - 1
 
-    every = tuple(range(d))
-    if isinstance(process, GaussianProcess):
-        return _form(process.kernel, every, place), numbers
-    weighed = list(range(d, d + p))
-    parts = [
-        {
-            "kind": "product",
-            "parts": [
-                _form(kernel, every, place),
-                _linear(weighed, 0.0, pt.sqr(amplitude), place),
-            ],
-        }
-        for kernel, amplitude in zip(process.kernels, process.amplitudes, strict=True)
-    ]
-    return {"kind": "sum", "parts": parts}, numbers
+    def of(process: Any) -> Form:
+        if isinstance(process, ClassProcess):
+            return _sum(_product(of(part), table(B)) for part, B in process.each())
+        if isinstance(process, IndexedProcess):
+            return _sum(of_part(part) for part in process.parts)
+        if isinstance(process, GaussianProcess):
+            return _form(process.kernel, every, place)
+        return _sum(
+            _product(_form(kernel, every, place), _linear(weighed, 0.0, pt.sqr(amplitude), place))
+            for kernel, amplitude in zip(process.kernels, process.amplitudes, strict=True)
+        )
+
+    def of_part(part: Part) -> Form:
+        found = of(part.process)
+        for index in part.indices:
+            if isinstance(index, Same):
+                found = _product(found, {"kind": "same", "column": last + index.column})
+            else:
+                found = _product(found, table(pt.outer(index.loadings, index.loadings)))
+        return found
+
+    def table(values: Tensor) -> Form:
+        return {"kind": "table", "column": last - (not classes), "values": place(values)}
+
+    every, weighed, last = tuple(range(d)), list(range(d, d + p)), d + p + codes
+    form = of(process)
+    if classes and not isinstance(process, ClassProcess):  # independent, of one prior
+        form = _product(form, {"kind": "same", "column": last})
+    return form, numbers
+
+
+def _sum(parts: Iterable[Form]) -> Form:
+    return {"kind": "sum", "parts": list(parts)}
+
+
+def _product(*parts: Form) -> Form:
+    return {"kind": "product", "parts": list(parts)}
 
 
 def _form(kernel: Kernel, columns: Sequence[int], place: Callable[[Any], int]) -> Form:

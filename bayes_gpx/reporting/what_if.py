@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import jinja2
 import numpy as np
 
-from bayes_gpx.aliases import Draws, Table
+from bayes_gpx.aliases import Column, Draws, Table
 from bayes_gpx.data.dates import date_after
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
@@ -21,7 +21,7 @@ from bayes_gpx.draws.points import points, read_baseline
 from bayes_gpx.draws.scales import Response
 from bayes_gpx.model.description import structure
 from bayes_gpx.numerics.threads import on_cores
-from bayes_gpx.reporting.browser_state import State, form_of, inputs_of, state_of
+from bayes_gpx.reporting.browser_state import State, form_of, inputs_of, several, state_of
 from bayes_gpx.reporting.fit import Fit
 from bayes_gpx.reporting.kernel_form import differentiable
 from bayes_gpx.reporting.page import Prose
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bayes_gpx.data.scaling import Scaling
     from bayes_gpx.model.model import Model
 
-SCRIPTS = ("kernels", "posterior", "mixture", "explain", "draw", "page")
+SCRIPTS = ("kernels", "posterior", "mixture", "response", "explain", "draw", "page")
 """Scripts of the page, in the order in which they need one another."""
 
 MOST_ROWS = 500
@@ -58,6 +58,7 @@ def what_if(
     X: Table | None = None,
     Z: Table | None = None,
     *,
+    groups: Column | None = None,
     path: str | PathLike,
     draws: int = 20,
     ci_prob: float | None = None,
@@ -79,12 +80,14 @@ def what_if(
     Parameters
     ----------
     model : GP or GPX
-        With one latent value for each row: not several classes or outputs, nor groups. A model of
-        `GP.of_event` shows a probability such as S(t).
+        A model of `GP.of_event` shows a probability such as S(t). Of several classes or outputs, a
+        menu chooses which one is shown.
     idata : xarray.DataTree or dict
         A fit, or a dict of fixed hyperparameters on the model's scale.
     X, Z : frame or array (m, d), (m, p), optional
         Rows to start from; None for the training rows. Of more than 500, 500 are offered.
+    groups : array (m,), optional
+        Groups of the rows of X.
     path : str or path
         The HTML file, in an existing folder. It is replaced only at the end.
     draws : int
@@ -101,8 +104,8 @@ def what_if(
     Raises
     ------
     ValueError
-        If the model has several latent values for each row, groups, a sparse Z, or a kernel that
-        the page cannot compute; or if the path cannot be written to.
+        If the model has a sparse Z, or a kernel that the page cannot compute; or if the path cannot
+        be written to.
 
     Notes
     -----
@@ -135,7 +138,7 @@ def what_if(
         "prob": prob,
         **_of_posterior(model, state),
         **_of_features(model),
-        **_of_rows(model, X, Z),
+        **_of_rows(model, X, Z, groups),
         "attributions": differentiable(state.form),
     }
     page = _rendered(fit, state, data)
@@ -146,17 +149,8 @@ def what_if(
 
 def refuse_what_if(model: Model, idata: Draws) -> None:
     """Raise for a model that the page has no place for."""
-    training, spec = model.training, model.specification
-    training.refuse_outputs("what_if", "Pass a model of one column of y.")
-    training.refuse_sparse("what_if")
+    model.training.refuse_sparse("what_if")
     questions.refuse_weight(model, "what_if")
-    if spec.classes is not None:
-        raise ValueError(
-            f"what_if does not support likelihood={spec.likelihood!r}, with several latent values "
-            "for each row. Use a model of one class against the others, or bx.report."
-        )
-    if training.groups is not None:
-        raise ValueError("what_if does not support a model with groups. Use bx.report.")
     form_of(model, hyperparameter_draws(model, idata))
 
 
@@ -166,7 +160,10 @@ def _rendered(fit: Fit, state: State, data: dict[str, Any]) -> str:
     cautions = [cast(Prose, part).text for make in OF_FIT for part in make(fit)]
     if state.errors[0] > POOR[0] or state.errors[1] > POOR[1]:
         cautions.append(
-            "The page stores too few rows of the training data for this model: see its error "
+            "The page follows the kernel between the observations that it keeps, but the model is "
+            "an approximation of it: see the page's error below."
+            if model.specification.approximation is not None
+            else "The page stores too few rows of the training data for this model: see its error "
             "below. Fewer draws leave room for more rows."
         )
     if any(np.any(draw.deviation > 0.0) for draw in state.draws):
@@ -181,7 +178,7 @@ def _rendered(fit: Fit, state: State, data: dict[str, Any]) -> str:
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     return environment.from_string(template).render(
-        response=str(model.training.y_name),
+        response=_named(model),
         rows=model.training.moments.n,
         features=len(data["features"]),
         method=fit.method,
@@ -199,9 +196,16 @@ def _rendered(fit: Fit, state: State, data: dict[str, Any]) -> str:
     )
 
 
+def _named(model: Model) -> str:
+    """The response, or the outputs."""
+    outputs = model.training.outputs
+    if outputs is None or outputs.asked is not None:
+        return str(model.training.y_name)
+    return " and ".join(map(str, outputs.names))
+
+
 def _of_posterior(model: Model, state: State) -> dict[str, Any]:
-    training, spec = model.training, model.specification
-    noisy = spec.normal and spec.observation.exposure_name != "noise_sd" and spec.event is None
+    spec = model.specification
     lower = np.tril_indices(len(state.rows))
     draws = [
         {
@@ -209,12 +213,10 @@ def _of_posterior(model: Model, state: State) -> dict[str, Any]:
             "beta": _packed(draw.beta),
             **_in_steps(draw.factor[lower]),
             "deviation": draw.deviation.tolist(),
-            "noise": float(spec.observation.sd(draw.theta)) if noisy else None,
         }
         for draw in state.draws
     ]
-    response = _response(model, state) if questions.responds(model, "response") else None
-    scaling = training.f_scaling
+    kind = "class" if spec.outputs is None else "output"
     return {
         "state": {
             "form": state.form,
@@ -223,45 +225,82 @@ def _of_posterior(model: Model, state: State) -> dict[str, Any]:
             "jitter": state.jitter,
         },
         "draws": draws,
-        "width": training.d,
-        "scale": {"factor": float(scaling.scale), "center": float(scaling.center)},
-        "response": response,
-        "name": str(training.y_name),
-        "units": questions.latent_units(model),
+        "width": model.training.d,
+        "kind": "quantity" if spec.processes else kind,
+        "functions": _functions(model, state),
     }
 
 
-def _response(model: Model, state: State) -> dict[str, Any]:
-    """Tables of the mean response: one for each draw where it depends on hyperparameters."""
-    scale = Response(model)
-    question = scale.question(questions.value(model, smooth=True))
+def _functions(model: Model, state: State) -> list[dict[str, Any]]:
+    """Each output, class or process that the page can show; one of a model with one function."""
+    spec, training, found = model.specification, model.training, []
+    noisy = spec.normal and spec.observation.exposure_name != "noise_sd" and spec.event is None
+    labels = model.class_labels(False) if spec.classes else ()
+    shown = model.class_labels(True) if spec.classes else ()
+    for k, code in enumerate(several(model)):
+        named = training.outputs is not None
+        own = model.of_output(training.outputs.names[code]) if named else model
+        scaling, name = own.training.f_scaling, str(labels[k] if labels else own.training.y_name)
+        center = scaling.center + (spec.observation.centers[k] if spec.processes else 0.0)
+        sds = [spec.observation.sd(draw.theta) for draw in state.draws] if noisy else []
+        found.append(
+            {
+                "name": name,
+                "code": code,
+                "scale": {"factor": float(scaling.scale), "center": float(center)},
+                "units": questions.latent_units(own) + (f", {name}" if labels else ""),
+                "noise": [float(np.ravel(sd)[code if named else 0]) for sd in sds] or None,
+                "response": _response(own, state, k, shown)
+                if questions.responds(own, "response")
+                else None,
+            }
+        )
+    return found
+
+
+def _response(model: Model, state: State, k: int, labels: tuple) -> dict[str, Any]:
+    """Tables of the mean response: one for each draw where it depends on hyperparameters.
+
+    Probabilities of classes are a softmax, and have none.
+    """
+    scale, spec = Response(model), model.specification
+    question, named = scale.question(questions.value(model, smooth=True)), model.training.y_name
+    units = question.units
+    if spec.processes:
+        units = f"{labels[k]} of {named}"
+    elif labels:
+        units = f"probability that {named} is {labels[k]}"
+    elif model.training.labels is not None and len(model.training.labels) == 2:
+        units = f"probability that {named} is {model.training.labels[1]}"
+    softmax = bool(labels) and not spec.processes
     low, high = (end + scale.center for end in state.reach)
-    f = np.linspace(low, high, STEPS + 1)
-    labels, units = model.training.labels, question.units
-    if labels is not None and len(labels) == 2:
-        units = f"probability that {model.training.y_name} is {labels[1]}"
-    shaped = model.specification.response.shaped_by
-    tables = []
-    for draw in state.draws if shaped else state.draws[:1]:
-        own = scale.given({name: np.asarray(value) for name, value in draw.theta.items()})
+    f, tables = np.linspace(low, high, STEPS + 1), []
+    at, own = f, cast(Any, ...)
+    if spec.processes:  # the response of a process depends on this process alone
+        at, own = np.zeros((len(f), len(labels))), (..., k)
+        at[own] = f
+    for draw in () if softmax else state.draws[: None if spec.response.shaped_by else 1]:
+        given = scale.given({name: np.asarray(value) for name, value in draw.theta.items()})
+        values, slopes = given.values(at)[own], given.slopes(at)[own]
         tables.append(
             {
                 "low": low,
                 "step": (high - low) / STEPS,
-                "values": _packed(own.values(f)),
-                "slopes": _packed(own.slopes(f)),
+                "values": _packed(values),
+                "slopes": _packed(slopes[..., k] if spec.processes else slopes),
             }
         )
     return {
         "center": scale.center,
         "factor": float(question.factor[0]),
+        "softmax": softmax,
         "tables": tables,
         "units": units,
     }
 
 
 def _of_features(model: Model) -> dict[str, Any]:
-    """Controls of the columns of X and of a separate Z, and the weights of a GPX."""
+    """Controls of the columns of X, of a separate Z and of groups, and the weights of a GPX."""
     training = model.training
     features = [_feature(training.X, training.X_scaling, k, 0) for k in _numbers(training.X)]
     weights: list[dict[str, Any]] = []
@@ -284,6 +323,19 @@ def _of_features(model: Model) -> dict[str, Any]:
                 zip(training.Z.columns, training.Z.groups, strict=True)
             )
         ]
+    if training.groups is not None:
+        labels = training.groups.labels
+        counts = np.bincount(training.groups.codes, minlength=len(labels) + 1)
+        features.append(
+            {
+                "name": "group",
+                "columns": [training.d + (training.p if training.Z is not None else 0)],
+                "kind": "category",
+                "levels": [*labels, "a new group"],
+                "points": [[code] for code in range(len(labels) + 1)],
+                "shares": (counts / counts.sum()).tolist(),
+            }
+        )
     return {"features": features, "weights": weights}
 
 
@@ -324,21 +376,28 @@ def _feature(frame: Frame, scaling: Scaling, k: int, first: int) -> dict[str, An
     return found
 
 
-def _of_rows(model: Model, X: Table | None, Z: Table | None) -> dict[str, Any]:
+def _of_rows(
+    model: Model, X: Table | None, Z: Table | None, groups: Column | None
+) -> dict[str, Any]:
     """Rows to start from, and baselines, as points on the model's scale."""
     training = model.training
     if X is None and training.streamed:
         labels = np.arange(len(training.X))
         inputs = _scaled(model, training.X, training.Z)
     else:
-        where = points(model, X, Z)
-        labels, inputs = where.index, {n: where.inputs[n] for n in ("X", "Z") if n in where.inputs}
+        if training.outputs is not None and training.outputs.asked is None:
+            model = model.of_output(training.outputs.names[0])
+        where = points(model, X, Z, groups_new=groups)
+        labels, inputs = where.index, where.inputs
+    rows = [inputs[name] for name in ("X", "Z") if name in inputs]
+    if training.groups is not None:
+        own = np.reshape(inputs["group"], (len(labels), -1))[:, :1]  # before that of the output
+        rows.append(np.minimum(own, len(training.groups.labels)))
     kept = np.unique(np.linspace(0, len(labels) - 1, MOST_ROWS).round().astype(int))
-    rows = np.hstack([inputs[name][kept] for name in ("X", "Z") if name in inputs])
     starts = {name: _baseline(model, name) for name in ("mean", "median")}
     return {
         "labels": [str(label) for label in labels[kept]],
-        "points": np.round(rows, 12).tolist(),
+        "points": np.round(np.hstack(rows)[kept], 12).tolist(),
         "baselines": starts,
     }
 

@@ -1,6 +1,7 @@
 """The option --json: the numbers of the tables, valid by the schema, and nothing else printed."""
 
 import json
+import re
 import subprocess
 from importlib.resources import files
 
@@ -173,3 +174,16 @@ def test_the_real_command_prints_json_alone(folder, command):
     words = [command, "predict", folder / "run", folder / "new.csv", "--json"]
     done = subprocess.run(words, capture_output=True, text=True)
     VALID.validate(json.loads(done.stdout))
+
+
+def test_a_page_with_sliders_starts_in_the_groups_of_a_file(fitted, tmp_path):
+    folder, new = fitted
+    page = tmp_path / "page.html"
+    words = ["what-if", folder / "run", folder / "new.csv", "--out", page, "--quiet"]
+    assert cli.main([*map(str, words)]) == 0
+    shown = re.search(r'id="data">(.*?)</script>', page.read_text(encoding="utf-8"), re.S)[1]
+    data = json.loads(shown)
+    group = data["features"][-1]
+    assert group["name"] == "group" and group["levels"] == ["7", "8", "9", "a new group"]
+    codes = [group["levels"][int(point[group["columns"][0]])] for point in data["points"]]
+    assert codes == new["patient"].astype(str).tolist() and data["labels"] == list(new["visit"])

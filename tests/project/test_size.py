@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 445_720, "code lines": 40_590, "files": 308}
+LIMITS = {"tokens": 447_600, "code lines": 40_720, "files": 308}
 
 LONGEST = 500
 """Lines of a file: what is longer is two things."""

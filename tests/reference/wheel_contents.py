@@ -25,6 +25,7 @@ DATA = {
     "reporting/browser/page.html.j2",
     "reporting/browser/page.js",
     "reporting/browser/posterior.js",
+    "reporting/browser/response.js",
     "data/diabetes.csv",
     "py.typed",
     "reporting/estimands.csv",

@@ -46,9 +46,9 @@ def opened(engine, tmp_path):
 
     def load(model, idata, *args, **options):
         path = bx.what_if(model, idata, *args, path=tmp_path / "page.html", **options)
-        text, _ = data_of(path)
+        text, page = data_of(path)
         engine.eval(f"globalThis.model = modelOf({text})")
-        return json.loads(text)
+        return json.loads(text) | {"text": page}
 
     return load
 
@@ -190,6 +190,87 @@ def test_the_response_of_the_page_is_the_package_s(likelihood, opened, engine, r
         agree(found, both, 0.1)  # both are Monte Carlo
 
 
+def of_codes(kind, rng):
+    """A model with codes, its hyperparameters, and options for rows of each model and page."""
+    X = rows_of(rng, 24, 2)  # few enough that the page keeps all
+    f, new = smooth(X), rows_of(rng, 3, 2)
+    theta = {"lengthscale": [1.5, 2.0], "amplitude": 1.2}
+    if kind == "groups":
+        groups = np.tile(["u", "v", "w"], 8)
+        model = bx.GP(X, (f + (groups == "u")).rename("y"), groups=groups)
+        given = ["w", "u", "elsewhere"]
+        return model, theta | {"sigma": 0.3, "group_amplitude": 0.7}, new, given
+    if kind == "outputs":
+        y = pd.DataFrame({"y": f, "z": X["b"] - f + 0.3 * rng.normal(size=24)})
+        model = bx.GPX(X, y)
+        both = {name: [value, value] for name, value in theta.items()}
+        return model, both | {"sigma": [0.3, 0.5], "sigma_w": [0.1, 0.2]}, new, None
+    y = pd.Series(np.select([f > 0.3, X["b"] > -2.0], ["up", "down"], "flat"), name="y")
+    return bx.GP(X, y, likelihood="categorical"), theta, new, None
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "classes",
+        "groups",
+        "outputs",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("GP correlated", "GP correlated groups", "GP two processes")
+        ),
+    ],
+)
+def test_outputs_classes_and_groups_are_explained_as_by_the_package(kind, opened, engine, rng):
+    """f and its attributions exactly, and probabilities within Monte Carlo error."""
+    if kind in matrix_of_calls.builders():
+        model, theta = matrix_of_calls.model(kind)
+        rows = matrix_of_calls.new_rows(model)
+        new, groups = rows["X_new"], rows.get("groups_new")
+    else:
+        model, theta, new, groups = of_codes(kind, rng)
+    data = opened(model, theta, new, groups=groups)
+    own = {} if groups is None else {"groups_new": groups}
+    start = "[...model.baselines.mean, ...x.slice(model.baselines.mean.length)]"
+    for k, function in enumerate(data["functions"]):
+        engine.eval(f"model = showing(model, {k})")
+        at = "model.points.map(x => "
+        asked = model if kind != "outputs" else model.of_output(function["name"])
+        found = call(engine, f"{at} attributions(model, x, {start}, 'latent'))")
+        known = bx.attributions(asked, theta, new, **own, on="latent", **QUIET)
+        if "class" in known.dims:
+            known = known.isel({"class": k})
+        moments = np.stack([known["attribution_mean"], known["attribution_sd"]], -1)
+        agree(np.stack([summaries(row, ("mean", "sd")) for row in found]), moments)
+        if function["response"] is None:
+            continue
+        engine.eval("model.each = 8000")
+        options = {"draws": 8000, "progressbar": False, "seed": 1, **own}
+        calls = {
+            "derivative": [(bx.derivatives, "slopes(model, x, 'response')")],
+            "attribution": [
+                (bx.attributions, f"attributions(model, x, {start}, 'response')"),
+                (bx.shapley_values, f"shapleyValues(model, x, {start}, 'response')"),
+            ],
+        }
+        for name, asked_for in calls.items():
+            for function, expression in asked_for:
+                found = np.stack([summaries(row) for row in call(engine, f"{at} {expression})")])
+                result = function(asked, theta, new, **options).isel({"class": k})
+                moments = [result[f"{name}_mean"].values, result[f"{name}_sd"].values]
+                off = np.abs(found[..., 0] - moments[0])
+                assert (off < 0.02 * moments[1] + 1e-4).all()
+                np.testing.assert_allclose(found[..., 1], moments[1], rtol=0.1)
+                drawn = result[name].values[0]  # 4 Monte Carlo errors of both
+                for end, prob in ((2, 0.05), (3, 0.95)):
+                    below = (drawn < found[..., end]).mean(axis=0)
+                    np.testing.assert_allclose(below, prob, atol=0.014)
+        sums = call(engine, f"{at} [attributions(model, x, {start}, 'response'), {start}, x])")
+        for parts, first, last in sums:
+            ends = [call(engine, f"smooth(model, {x}, 'response').mean") for x in (first, last)]
+            assert sum(p["mean"] for p in parts) == pytest.approx(ends[1] - ends[0], abs=1e-3)
+
+
 def table_of(values, slopes, low, step):
     own = {"values": values.tolist(), "slopes": slopes.tolist()}
     return json.dumps({"low": low, "step": step, **own})
@@ -313,29 +394,35 @@ def test_every_model_of_the_matrix_has_a_page_or_a_reason(name, opened, engine):
     """Pages of exact models and of inducing points are the model; others state their error."""
     model, theta = matrix_of_calls.model(name)
     new = matrix_of_calls.new_rows(model)
-    new.pop("groups_new", None)
-    spec = model.specification
-    several = spec.classes is not None or spec.outputs is not None
+    rows = new["X_new"], new.get("Z_new")
+    groups = {"groups": new["groups_new"]} if "groups_new" in new else {}
     parts = name in ("GP polynomial", "GP orthogonal", "GP of objects")
-    if several or parts or model.training.groups is not None or model.training.sparse:
+    if parts or model.training.sparse:
         with pytest.raises(ValueError, match="what_if|which the page cannot evaluate"):
-            opened(model, theta, new["X_new"], new.get("Z_new"))
+            opened(model, theta, *rows, **groups)
         return
-    opened(model, theta, new["X_new"], new.get("Z_new"))
-    basis = spec.approximation is not None and not model.inducing
-    exact = not basis and (spec.constraints is None or model.inducing)
-    found = summaries(call(engine, "model.points.map(x => predict(model, x, 'latent'))"))
-    known = expected(bx.predictions(model, theta, **new, on="latent", **QUIET), "f")
-    agree(found, known, 1e-3 if exact else 0.15)
+    data = opened(model, theta, *rows, **groups)
+    spec, outputs = model.specification, model.training.outputs
+    kept = bool(model.inducing) and not spec.codes  # its points are all that it knows
+    exact = kept or (spec.approximation is None and spec.constraints is None)
+    said = "stores too few rows" in data["text"] or "an approximation of it" in data["text"]
+    within = 1e-3 if exact else 1.0 if said else 0.15
+    for k, function in enumerate(data["functions"]):
+        own = model if outputs is None else model.of_output(function["name"])
+        found = call(engine, f"model.points.map(x => predict(showing(model, {k}), x, 'latent'))")
+        known = bx.predictions(own, theta, **new, on="latent", **QUIET)
+        if "class" in known.dims:
+            known = known.isel({"class": k})
+        if "f_interval" in known:
+            agree(summaries(found), expected(known, "f"), within)
+        else:  # of classes
+            moments = np.stack([known["f_mean"], known["f_sd"]], -1)
+            agree(summaries(found, ("mean", "sd")), moments, within)
 
 
 def test_the_page_says_what_it_cannot_show(rng, tmp_path):
     X = rows_of(rng, 30)
-    y = pd.Series(rng.choice(["a", "b", "c"], 30))
-    model = bx.GP(X, y, likelihood="categorical")
     path = tmp_path / "page.html"
-    with pytest.raises(ValueError, match="several latent values"):
-        bx.what_if(model, {"lengthscale": [1.0] * 3, "amplitude": 1.0}, path=path)
     poly = bx.GP(X, smooth(X), kernel="polynomial")
     theta = {"amplitude": 1.0, "offset": 1.0, "sigma": 0.3}
     with pytest.raises(ValueError, match="Power"):

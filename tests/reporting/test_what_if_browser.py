@@ -8,6 +8,7 @@ import shutil
 import subprocess
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import optimize, stats
 
@@ -168,7 +169,7 @@ def test_the_browser_computes_the_stored_posterior(page, tmp_path, rng):
     report = json.loads(html.unescape(re.search(r'data-report="([^"]*)"', dom)[1]))
 
     values, parts = stored_posterior(data, hyperparameter_draws(model, idata, 20), X)
-    unit, center = data["scale"]["factor"], data["scale"]["center"]
+    unit, center = (data["functions"][0]["scale"][name] for name in ("factor", "center"))
     known = mixture(values * np.array([unit, unit**2])[:, None])
     known[:, [0, 2, 3]] += center
     found = np.array([[f[key] for key in ("mean", "sd", "low", "high")] for f in report["found"]])
@@ -197,3 +198,52 @@ def test_no_width_scrolls_sideways(page, width, tmp_path):
     dom = browse(tmp_path, probed, *options)
     report = json.loads(html.unescape(re.search(r'data-report="([^"]*)"', dom)[1]))
     assert report["sideways"] == 0
+
+
+CHOICES = """
+<script>
+addEventListener("load", async () => {
+  const rest = () => new Promise((done) => setTimeout(done, 900)), report = {};
+  const texts = ["prediction", "others", "why", "comparison", "numbers"];
+  const said = () => texts.map((id) => document.getElementById(id).textContent);
+  const choose = async (id, value) => {
+    const menu = document.getElementById(id);
+    menu.value = value;
+    menu.dispatchEvent(new Event("change"));
+    await rest();
+    return said();
+  };
+  await rest();
+  report.first = said();
+  report.second = await choose("of", 1);
+  report.latent = await choose("scale", "latent");
+  document.getElementById("keep").click();
+  report.moved = await choose("feature-1", 1);
+  report.shapley = await choose("method", "shapley");
+  document.body.dataset.report = JSON.stringify(report);
+});
+</script>
+</body>
+"""
+
+
+def test_a_menu_chooses_the_class_and_the_group(tmp_path, rng):
+    """Of three classes in groups: what is said follows each menu, in the browser."""
+    X = pd.DataFrame({"a": rng.normal(size=30)})
+    groups = np.tile(["u", "v"], 15)
+    y = np.select([X["a"] > 0.5, X["a"] > -0.5], ["high", "middle"], "low")
+    model = bx.GP(X, pd.Series(y, name="grade"), likelihood="categorical", groups=groups)
+    theta = {"lengthscale": [1.0], "amplitude": 2.0, "group_amplitude": 1.0}
+    path = bx.what_if(model, theta, path=tmp_path / "page.html")
+    text = path.read_text(encoding="utf-8").replace("</body>", CHOICES)
+    path.write_text(text, encoding="utf-8")
+    dom = browse(tmp_path, path, "--dump-dom", "--virtual-time-budget=60000")
+    report = json.loads(html.unescape(re.search(r'data-report="([^"]*)"', dom)[1]))
+    first, second, latent, moved, shapley = report.values()
+    assert first[0].startswith("probability that grade is high: ")
+    assert re.match("Others: low .*; middle ", first[1])
+    assert second[0].startswith("probability that grade is low: ")
+    assert re.match("Others: high .*; middle ", second[1])
+    assert latent[0].startswith("latent value of grade, low: ")
+    assert moved[0] != latent[0] and moved[3].startswith("Difference: ")
+    assert len({first[2], second[2], latent[2]}) == 3 and len(shapley[4]) > 0

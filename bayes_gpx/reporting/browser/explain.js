@@ -20,19 +20,28 @@ function modelOf(data) {
       factor: Float64Array.from(new Int16Array(bytes(draw.factor)), (steps) => draw.step * steps),
     }),
   );
-  const response = data.response && {
-    ...data.response,
-    tables: data.response.tables.map(({ values, slopes, ...rest }) => ({
-      ...rest,
-      values: new Float64Array(bytes(values)),
-      slopes: new Float64Array(bytes(slopes)),
-    })),
-  };
+  const functions = data.functions.map(({ response, ...own }) => ({
+    ...own,
+    response: response && {
+      ...response,
+      tables: response.tables.map(({ values, slopes, ...rest }) => ({
+        ...rest,
+        values: new Float64Array(bytes(values)),
+        slopes: new Float64Array(bytes(slopes)),
+      })),
+    },
+  }));
   const each = Math.max(1, Math.floor(FUNCTIONS / draws.length));
-  return { ...data, draws, response, each };
+  return showing({ ...data, draws, functions, each, coded: functions.length > 1 || data.kind === "output" }, 0);
 }
 
-const tableOf = (model, s) => model.response.tables[model.response.tables.length === 1 ? 0 : s];
+// The model for explanations of one of its outputs or classes.
+const showing = (model, of) => ({ ...model, ...model.functions[of], of });
+
+// A point as it stands in the posterior: with the code of the output or class that is shown, or
+// with those of all classes where these make the response.
+const coded = (model, x, of = model.of) => (model.coded ? [...x, model.functions[of].code] : x);
+const latents = (model, x) => (model.response.softmax ? model.functions.map((_, k) => coded(model, x, k)) : [coded(model, x)]);
 const onResponse = (model, scale) => scale === "response" && model.response !== null;
 
 // Summary of a linear function of f, by its moments at each draw, in user units.
@@ -47,8 +56,11 @@ function latent(model, each, unit = 1, offset = 0) {
 
 // Variance of the own deviations of a row's weights.
 function deviation(model, draw, x) {
-  return draw.deviation.reduce((total, sd, l) => total + (sd * x[model.width + l]) ** 2, 0);
+  return deviations(model, draw).reduce((total, sd, l) => total + (sd * x[model.width + l]) ** 2, 0);
 }
+
+// Of each weight: one row for all outputs, or one for each.
+const deviations = (model, draw) => draw.deviation[draw.deviation.length === 1 ? 0 : model.of];
 
 // The prediction without a row's own deviations: what explanations add up to.
 function smooth(model, x, scale) {
@@ -58,33 +70,37 @@ function smooth(model, x, scale) {
 // The prediction: f, the mean response, and the interval of a new response if noise is normal.
 function predict(model, x, scale) {
   const each = model.draws.map((draw) => {
-    const [own] = valuesAt(draw, [x]);
+    const [own] = valuesAt(draw, [coded(model, x)]);
     return { mean: own.mean, variance: own.variance + deviation(model, draw, x), prior: own.prior };
   });
   const known = 1 - average(each.map((own) => own.variance / (own.prior || 1)));
-  if (onResponse(model, scale)) return { ...ofResponse(model, each), known };
+  if (onResponse(model, scale)) {
+    const moments = model.draws.map((draw) => jointly(draw, latents(model, x), deviation(model, draw, x)));
+    return { ...ofResponse(model, moments), known };
+  }
   const found = { ...latent(model, each, 1, model.scale.center), known };
-  if (model.draws[0].noise === null) return found;
-  const noisy = each.map((own, s) => ({ ...own, variance: own.variance + model.draws[s].noise ** 2 }));
+  if (model.noise === null) return found;
+  const noisy = each.map((own, s) => ({ ...own, variance: own.variance + model.noise[s] ** 2 }));
   return { ...found, y: latent(model, noisy, 1, model.scale.center) };
 }
 
-// The mean response of normal f at each draw.
+// Means and covariances of f at points; each varies by an `own` variance more.
+function jointly(draw, points, own = 0) {
+  const at = valuesAt(draw, points), prior = priorOfValues(draw, points);
+  const C = at.map((a, i) => at.map((b, j) => covariance(a, b, prior[i][j]) + (i === j ? own : 0)));
+  return { means: at.map(({ mean }) => mean), C };
+}
+
+// The mean response of normal f, from its moments at each draw.
 function ofResponse(model, each) {
-  const { center, factor } = model.response, count = 2 * Math.ceil(model.each / 2) + 1;
   let mean = 0, square = 0;
-  const values = [];
-  each.forEach((own, s) => {
-    const table = tableOf(model, s), [first, second] = expected(table, own.mean + center, own.variance);
-    mean += first / each.length;
-    square += second / each.length;
-    for (let i = 0; i < count; i++) {
-      const z = quantileNodes(count)[i];
-      values.push(factor * respond(table, own.mean + center + Math.sqrt(own.variance) * z)[0]);
-    }
+  const values = each.flatMap(({ means, C }, s) => {
+    const response = responseOf(model, s), own = response.moments(means, C);
+    mean += own.value / each.length;
+    square += own.square / each.length;
+    return response.values(means, C);
   });
-  const found = summaryOf(values, model.prob, factor * mean);
-  return { ...found, sd: factor * Math.sqrt(Math.max(0, square - mean * mean)) };
+  return { ...summaryOf(values, model.prob, mean), sd: Math.sqrt(Math.max(0, square - mean * mean)) };
 }
 
 const nodesKept = new Map();
@@ -111,49 +127,68 @@ function moves(model, start, x) {
 function attributions(model, x, start, scale) {
   const directions = moves(model, start, x);
   if (onResponse(model, scale)) return alongPath(model, x, start, directions);
-  const each = model.draws.map((draw) => integralsAlong(draw, start, x, directions));
+  const ends = [start, x].map((point) => coded(model, point));
+  const each = model.draws.map((draw) => integralsAlong(draw, ...ends, directions));
   return directions.map((_, j) => latent(model, each.map((own) => own[j])));
 }
 
-// On the response scale: integrals of S'(f) f_j. Means are exact for normal f, by Stein's identity
-// E S'(f) g = E S'(f) E g + Cov(f, g) E S''(f); intervals are those of random functions.
+// On the response scale: integrals of the derivatives of S(f).
 function alongPath(model, x, start, directions) {
-  const { center, factor } = model.response;
   const values = directions.map(() => []), means = directions.map(() => 0);
   model.draws.forEach((draw, s) => {
-    const table = tableOf(model, s), { points, weights } = path(draw, start, x), T = points.length;
-    const at = points.map((point) => slopesAt(draw, point, directions));
-    const jet = jetOf(draw.form, draw.numbers, directions), out = new Float64Array(1 + 3 * directions.length);
-    const pairs = points.map((p, t) =>
-      points.slice(0, t + 1).map((q) => {
-        jet(p, q, out);
-        return Float64Array.from(out);
-      }),
-    );
-    const J = directions.length, random = normals(model.each * 2 * T);
-    directions.forEach((_, j) => {
-      // The joint distribution of f, which comes first, and of its derivative at all nodes.
-      const prior = (a, b) => {
-        const [t, u] = [a % T, b % T], pair = pairs[Math.max(t, u)][Math.min(t, u)];
-        const [first, second] = [a >= T, b >= T];
-        if (!first && !second) return pair[0];
-        if (first && second) return pair[1 + 2 * J + j];
-        return pair[(first ? t >= u : u > t) ? 1 + j : 1 + J + j];
-      };
-      const all = [...at.map((own) => own[0]), ...at.map((own) => own[1 + j])];
-      const functions = jointDraws(all, prior, random, model.each);
-      for (const f of functions) {
-        let total = 0;
-        for (let t = 0; t < T; t++) total += weights[t] * respond(table, f[t] + center)[1] * f[T + t];
-        values[j].push(factor * total);
-      }
-      for (let t = 0; t < T; t++) {
-        const [f, g] = [all[t], all[T + t]], [, , slope, bend] = expected(table, f.mean + center, f.variance);
-        means[j] += (factor * weights[t] * (slope * g.mean + bend * covariance(f, g, prior(t, T + t)))) / model.draws.length;
-      }
+    const { points, weights } = path(draw, coded(model, start), coded(model, x));
+    const nodes = points.map((point) => latents(model, point.slice(0, x.length)));
+    ratesOfResponse(model, draw, s, nodes, directions).forEach(({ drawn, expected }, j) => {
+      for (const rates of drawn) values[j].push(dot(weights, rates));
+      means[j] += dot(weights, expected) / model.draws.length;
     });
   });
   return values.map((own, j) => summaryOf(own, model.prob, means[j]));
+}
+
+// Derivatives of S(f) along directions at nodes, each with its latent values, in one draw: at random
+// functions, and expected. These are exact for normal f, by Stein's identity
+// E dS/df_k g_k = E dS/df_k E g_k + sum_l Cov(f_l, g_k) E d2S/df_k df_l.
+function ratesOfResponse(model, draw, s, nodes, directions) {
+  const points = nodes.flat(), P = points.length, C = nodes[0].length, J = directions.length;
+  const at = points.map((point) => slopesAt(draw, point, directions)), response = responseOf(model, s);
+  const jet = jetOf(draw.form, draw.numbers, directions), out = new Float64Array(1 + 3 * J);
+  const pairs = points.map((p, a) =>
+    points.slice(0, a + 1).map((q) => {
+      jet(p, q, out);
+      return Float64Array.from(out);
+    }),
+  );
+  const random = normals(model.each * 2 * P), of = (list, t) => list.slice(t * C, (t + 1) * C);
+  const moments = nodes.map((_, t) => {
+    const own = at.slice(t * C, (t + 1) * C).map(([f]) => f);
+    const cov = own.map((a, k) => own.map((b, l) => covariance(a, b, pairs[t * C + Math.max(k, l)][t * C + Math.min(k, l)][0])));
+    return response.moments(own.map(({ mean }) => mean), cov);
+  });
+  return directions.map((_, j) => {
+    // The joint distribution of f, which comes first, and of its derivative at all points.
+    const prior = (a, b) => {
+      const [t, u] = [a % P, b % P], pair = pairs[Math.max(t, u)][Math.min(t, u)];
+      const [first, second] = [a >= P, b >= P];
+      if (!first && !second) return pair[0];
+      if (first && second) return pair[1 + 2 * J + j];
+      return pair[(first ? t >= u : u > t) ? 1 + j : 1 + J + j];
+    };
+    const all = [...at.map((own) => own[0]), ...at.map((own) => own[1 + j])];
+    const drawn = jointDraws(all, prior, random, model.each).map((f) =>
+      nodes.map((_, t) => dot(response.slopes(of(f, t)), of(f.slice(P), t))),
+    );
+    const expected = nodes.map((_, t) => {
+      let total = 0;
+      for (let k = 0; k < C; k++) {
+        const g = t * C + k;
+        total += moments[t].slopes[k] * all[P + g].mean;
+        for (let l = 0; l < C; l++) total += moments[t].bends[k][l] * covariance(all[t * C + l], all[P + g], prior(t * C + l, P + g));
+      }
+      return total;
+    });
+    return { drawn, expected };
+  });
 }
 
 // Joint draws of linear functions of f, from their posterior moments.
@@ -188,7 +223,9 @@ function semidefiniteRoot(A, m) {
   return A;
 }
 
-const MOST_PLAYERS = 8;
+const MOST_PLAYED = 256; // values of f: those of all classes, where some of the features change
+
+const playable = (model) => (1 << movingFeatures(model).length) * (model.response?.softmax ? model.functions.length : 1) <= MOST_PLAYED;
 
 // Shapley values of each feature: the average change over all orders in which features can change.
 function shapleyValues(model, x, start, scale) {
@@ -202,16 +239,17 @@ function shapleyValues(model, x, start, scale) {
   });
   const shares = sharesOf(J);
   if (onResponse(model, scale)) return shapleyOfResponse(model, points, shares);
+  const known = points.map((point) => coded(model, point));
   const each = model.draws.map((draw) => {
     const jet = jetOf(draw.form, draw.numbers, []), out = new Float64Array(1);
     const found = shares.map(() => ({ c: new Float64Array(draw.m), prior: 0 }));
-    points.forEach((p, mask) => {
+    known.forEach((p, mask) => {
       for (let r = 0; r < draw.m; r++) {
         jet(p, draw.rows[r], out);
         for (let j = 0; j < J; j++) found[j].c[r] += shares[j][mask] * out[0];
       }
       for (let other = 0; other <= mask; other++) {
-        jet(p, points[other], out);
+        jet(p, known[other], out);
         const twice = other === mask ? 1 : 2;
         for (let j = 0; j < J; j++) found[j].prior += twice * shares[j][mask] * shares[j][other] * out[0];
       }
@@ -236,46 +274,46 @@ function sharesOf(J) {
 }
 
 function shapleyOfResponse(model, points, shares) {
-  const { center, factor } = model.response, values = shares.map(() => []), means = shares.map(() => 0);
-  const random = normals(model.each * points.length);
+  const values = shares.map(() => []), means = shares.map(() => 0);
   model.draws.forEach((draw, s) => {
-    const table = tableOf(model, s), at = valuesAt(draw, points), prior = priorOfValues(draw, points);
-    const expectations = at.map((own) => expected(table, own.mean + center, own.variance)[0]);
-    for (const f of jointDraws(at, (a, b) => prior[a][b], random, model.each)) {
-      const responses = f.map((value) => respond(table, value + center)[0]);
-      shares.forEach((own, j) => values[j].push(factor * dot(own, responses)));
-    }
-    shares.forEach((own, j) => (means[j] += (factor * dot(own, expectations)) / model.draws.length));
+    const { drawn, expected } = responsesAt(model, draw, s, points);
+    for (const responses of drawn) shares.forEach((own, j) => values[j].push(dot(own, responses)));
+    shares.forEach((own, j) => (means[j] += dot(own, expected) / model.draws.length));
   });
   return values.map((own, j) => summaryOf(own, model.prob, means[j]));
+}
+
+// S(f) at several points in one draw: at random functions, and expected.
+function responsesAt(model, draw, s, points) {
+  const known = points.flatMap((point) => latents(model, point)), C = known.length / points.length;
+  const at = valuesAt(draw, known), prior = priorOfValues(draw, known), response = responseOf(model, s);
+  const own = (t) => Array.from({ length: C }, (_, k) => t * C + k);
+  const expected = points.map((_, t) => {
+    const cov = own(t).map((a) => own(t).map((b) => covariance(at[a], at[b], prior[a][b])));
+    return response.moments(own(t).map((a) => at[a].mean), cov).value;
+  });
+  const random = normals(model.each * known.length);
+  const drawn = jointDraws(at, (a, b) => prior[a][b], random, model.each).map((f) => points.map((_, t) => response.value(own(t).map((a) => f[a]))));
+  return { drawn, expected };
 }
 
 // Slopes of the numeric features at x, each per unit; null for categories.
 function slopes(model, x, scale) {
   const features = movingFeatures(model), numeric = features.filter((feature) => feature.kind !== "category");
   const directions = numeric.map(({ columns, scale: unit }) => ({ columns, rates: columns.map(() => 1 / unit) }));
-  const each = model.draws.map((draw) => slopesAt(draw, x, directions));
-  const found = numeric.map((feature, j) => {
-    const pairs = each.map((own) => [own[0], own[1 + j]]);
-    const of = onResponse(model, scale) ? slopeOfResponse(model, pairs) : latent(model, pairs.map(([, g]) => g));
-    return [feature.name, of];
-  });
-  const known = new Map(found);
+  let all;
+  if (onResponse(model, scale)) {
+    const each = model.draws.map((draw, s) => ratesOfResponse(model, draw, s, [latents(model, x)], directions));
+    all = numeric.map((_, j) => {
+      const values = each.flatMap((own) => own[j].drawn.map(([rate]) => rate));
+      return summaryOf(values, model.prob, average(each.map((own) => own[j].expected[0])));
+    });
+  } else {
+    const each = model.draws.map((draw) => slopesAt(draw, coded(model, x), directions));
+    all = numeric.map((_, j) => latent(model, each.map((own) => own[1 + j])));
+  }
+  const known = new Map(numeric.map(({ name }, j) => [name, all[j]]));
   return features.map((feature) => known.get(feature.name) ?? null);
-}
-
-function slopeOfResponse(model, pairs) {
-  const { center, factor } = model.response, values = [], random = normals(2 * model.each);
-  let mean = 0;
-  pairs.forEach(([f, g], s) => {
-    const table = tableOf(model, s), [, , slope, bend] = expected(table, f.mean + center, f.variance);
-    mean += (factor * (slope * g.mean + bend * covariance(f, g, g.priorWithValue))) / pairs.length;
-    const prior = (a, b) => (a + b === 0 ? f.prior : a + b === 2 ? g.prior : g.priorWithValue);
-    for (const [value, rate] of jointDraws([f, g], prior, random, model.each)) {
-      values.push(factor * respond(table, value + center)[1] * rate);
-    }
-  });
-  return summaryOf(values, model.prob, mean);
 }
 
 // Weights and contributions of a GPX at x: f is linear in z, so they are its derivatives in z.
@@ -287,7 +325,7 @@ function weights(model, x) {
     { columns, rates: columns.map((c) => x[c]) },
   ]);
   const each = model.draws.map((draw) =>
-    slopesAt(draw, x, alongs)
+    slopesAt(draw, coded(model, x), alongs)
       .slice(1)
       .map((own, k) => ({ mean: own.mean, variance: own.variance + deviationAlong(model, draw, alongs[k]) })),
   );
@@ -299,35 +337,28 @@ function weights(model, x) {
 }
 
 function deviationAlong(model, draw, { columns, rates }) {
-  return columns.reduce((total, c, i) => total + (draw.deviation[c - model.width] * rates[i]) ** 2, 0);
+  return columns.reduce((total, c, i) => total + (deviations(model, draw)[c - model.width] * rates[i]) ** 2, 0);
 }
 
 // The prediction at x minus that at another point.
 function comparison(model, x, other, scale) {
-  const values = [];
-  let mean = 0;
-  const random = normals(2 * model.each), response = onResponse(model, scale);
-  const each = model.draws.map((draw, s) => {
-    const at = valuesAt(draw, [x, other]), prior = priorOfValues(draw, [x, other]);
-    if (response) {
-      const { center, factor } = model.response, table = tableOf(model, s);
-      const [first, second] = at.map((own) => expected(table, own.mean + center, own.variance)[0]);
-      mean += (factor * (first - second)) / model.draws.length;
-      for (const f of jointDraws(at, (a, b) => prior[a][b], random, model.each)) {
-        values.push(factor * (respond(table, f[0] + center)[0] - respond(table, f[1] + center)[0]));
-      }
-    }
-    const shared = covariance(at[0], at[1], prior[0][1]);
-    return { mean: at[0].mean - at[1].mean, variance: at[0].variance + at[1].variance - 2 * shared };
+  if (onResponse(model, scale)) {
+    const each = model.draws.map((draw, s) => responsesAt(model, draw, s, [x, other]));
+    const values = each.flatMap(({ drawn }) => drawn.map(([one, two]) => one - two));
+    return summaryOf(values, model.prob, average(each.map(({ expected: [one, two] }) => one - two)));
+  }
+  const each = model.draws.map((draw) => {
+    const { means, C } = jointly(draw, [coded(model, x), coded(model, other)]);
+    return { mean: means[0] - means[1], variance: C[0][0] + C[1][1] - 2 * C[0][1] };
   });
-  return response ? summaryOf(values, model.prob, mean) : latent(model, each);
+  return latent(model, each);
 }
 
 // Predictions of the smooth function at several points.
 function curve(model, points, scale) {
-  const each = model.draws.map((draw) => valuesAt(draw, points));
-  return points.map((_, i) => {
-    const own = each.map((draw) => draw[i]);
-    return onResponse(model, scale) ? ofResponse(model, own) : latent(model, own, 1, model.scale.center);
-  });
+  if (onResponse(model, scale)) {
+    return points.map((x) => ofResponse(model, model.draws.map((draw) => jointly(draw, latents(model, x)))));
+  }
+  const each = model.draws.map((draw) => valuesAt(draw, points.map((x) => coded(model, x))));
+  return points.map((_, i) => latent(model, each.map((draw) => draw[i]), 1, model.scale.center));
 }

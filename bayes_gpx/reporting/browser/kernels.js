@@ -39,11 +39,22 @@ function jetOf(form, numbers, directions) {
       out[0] = variance;
     };
   }
+  if (form.kind === "same" || form.kind === "table") return codesJet(form, numbers);
   if (form.kind === "linear") return linearJet(form, numbers, directions);
   if (form.kind === "sum") return sumJet(form, numbers, directions);
   if (form.kind === "product") return productJet(form, numbers, directions);
   if (form.kind === "additive") return additiveJet(form, numbers, directions);
   return stationaryJet(form, numbers, directions);
+}
+
+// Covariances of codes, which stay as they are while other columns move: 1 for equal codes, or a
+// table with a row for each.
+function codesJet({ kind, column, values }, numbers) {
+  const table = kind === "table" ? numbers[values] : null, size = table && Math.round(Math.sqrt(table.length));
+  return (x, y, out) => {
+    out.fill(0);
+    out[0] = table ? table[x[column] * size + y[column]] : Number(x[column] === y[column]);
+  };
 }
 
 function sumJet({ parts }, numbers, directions) {

@@ -82,37 +82,3 @@ function normals(count) {
     Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2 * Math.PI * uniform()),
   );
 }
-
-// The mean response S(f), from a table of values and slopes at equal steps of f: cubic between them.
-// Returns S, S' and S''. Beyond the table the response is that at its end.
-function respond(table, f) {
-  const { low, step, values, slopes } = table, last = values.length - 1;
-  const place = Math.min(Math.max((f - low) / step, 0), last);
-  const k = Math.min(Math.floor(place), last - 1), t = place - k;
-  const a = values[k], b = values[k + 1], p = step * slopes[k], q = step * slopes[k + 1];
-  const c = 3 * (b - a) - 2 * p - q, d = p + q - 2 * (b - a);
-  const inside = place > 0 && place < last;
-  return [
-    a + t * (p + t * (c + t * d)),
-    inside ? (p + t * (2 * c + 3 * t * d)) / step : 0,
-    inside ? (2 * c + 6 * t * d) / (step * step) : 0,
-  ];
-}
-
-const GRID = { reach: 6.5, count: 105 }; // of expectations over normal f: the trapezoid rule
-
-// E S, E S^2, E S' and E S'' of f ~ N(mean, variance).
-function expected(table, mean, variance) {
-  const sd = Math.sqrt(Math.max(variance, 0)), found = [0, 0, 0, 0];
-  let total = 0;
-  for (let i = 0; i < GRID.count; i++) {
-    const z = GRID.reach * ((2 * i) / (GRID.count - 1) - 1), weight = Math.exp(-0.5 * z * z);
-    const [value, slope, bend] = respond(table, mean + sd * z);
-    total += weight;
-    found[0] += weight * value;
-    found[1] += weight * value * value;
-    found[2] += weight * slope;
-    found[3] += weight * bend;
-  }
-  return found.map((sum) => sum / total);
-}

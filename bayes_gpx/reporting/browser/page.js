@@ -6,7 +6,7 @@ const POINTS = 41; // of a curve
 const MOST_BARS = 12;
 const EDGE = 0.05; // how far sliders go beyond the training data, relative to the range
 
-const model = modelOf(JSON.parse(find("data").textContent));
+let model = modelOf(JSON.parse(find("data").textContent));
 const chosen = { x: model.points[0].slice(), kept: null };
 const percent = `${Number((100 * model.prob).toPrecision(3))}%`;
 
@@ -131,12 +131,24 @@ find("keep").addEventListener("click", () => {
 });
 
 const moving = movingFeatures(model);
-if (model.response) {
-  find("scale-picker").hidden = false;
-  find("scale").append(make("option", { value: "response" }, model.response.units), make("option", { value: "latent" }, model.units));
+model.functions.forEach(({ name }, k) => find("of").append(make("option", { value: k }, name)));
+find("of-picker").hidden = model.functions.length === 1;
+find("of-label").textContent = `${model.kind[0].toUpperCase()}${model.kind.slice(1)}`;
+function offerScales() {
+  const { response } = model, before = find("scale").value;
+  find("scale-picker").hidden = !response;
+  if (!response) return;
+  find("scale").replaceChildren(make("option", { value: "response" }, response.units), make("option", { value: "latent" }, model.units));
+  if (before) find("scale").value = before;
 }
+offerScales();
+find("of").addEventListener("change", () => {
+  model = { ...showing(model, Number(find("of").value)), ends: null };
+  offerScales();
+  changed();
+});
 if (model.attributions) find("method").append(make("option", { value: "integrated" }, "integrated gradients"));
-if (moving.length <= MOST_PLAYERS) find("method").append(make("option", { value: "shapley" }, "Shapley values"));
+if (playable(model)) find("method").append(make("option", { value: "shapley" }, "Shapley values"));
 find("baseline").append(make("option", { value: "mean" }, "the mean of the training observations"), make("option", { value: "median" }, "the median of the training observations"));
 model.features.forEach(({ name }, j) => find("along").append(make("option", { value: j }, name)));
 for (const id of ["scale", "method", "baseline", "along"]) find(id).addEventListener("change", () => changed());
@@ -183,6 +195,7 @@ function showPrediction() {
     make("br"),
     make("small", {}, `${percent} interval ${interval(found)}`, found.y ? `; of a new observation ${interval(found.y)}` : ""),
   );
+  showOthers();
   if (found.y) model.ends = widened(model.ends, found.y);
   model.ends = widened(model.ends, found);
   if (other) model.ends = widened(model.ends, other.y ?? other);
@@ -190,6 +203,16 @@ function showPrediction() {
   showOutside(found.known);
   find("kept").hidden = !other;
   if (other) showComparison(other);
+}
+
+// The predictions of the other outputs or classes.
+function showOthers() {
+  const others = model.functions.flatMap((_, k) => (k === model.of ? [] : [showing(model, k)]));
+  const said = others.slice(0, MOST_BARS).map((own) => {
+    const found = predict(own, chosen.x, scale());
+    return `${own.functions[own.of].name} ${shown(found.mean, found.high - found.low)}`;
+  });
+  find("others").textContent = said.length ? `Others: ${said.join("; ")}` : "";
 }
 
 // The axis keeps the widest range so far, so that it stands still under a moving slider.
