@@ -169,7 +169,7 @@ def _rendered(fit: Fit, state: State, data: dict[str, Any]) -> str:
     if any(np.any(draw.deviation > 0.0) for draw in state.draws):
         cautions.append(
             "A row to start from counts as a new one: its weights have a new deviation, not the "
-            "one that the row had."
+            "one that the row had. Curves and comparisons leave such deviations out."
         )
     folder = files("bayes_gpx.reporting").joinpath("browser")
     names = ["page.html.j2", "page.css", *(f"{name}.js" for name in SCRIPTS)]
@@ -180,7 +180,7 @@ def _rendered(fit: Fit, state: State, data: dict[str, Any]) -> str:
     return environment.from_string(template).render(
         response=_named(model),
         rows=model.training.moments.n,
-        features=len(data["features"]),
+        weighed=model.training.Z is not None,
         method=fit.method,
         alone=fit.alone,
         structure=structure(model),
@@ -240,7 +240,10 @@ def _functions(model: Model, state: State) -> list[dict[str, Any]]:
     for k, code in enumerate(several(model)):
         named = training.outputs is not None
         own = model.of_output(training.outputs.names[code]) if named else model
-        scaling, name = own.training.f_scaling, str(labels[k] if labels else own.training.y_name)
+        scaling, named_y = own.training.f_scaling, own.training.y_name
+        units, name = questions.latent_units(own), str(shown[k] if shown else named_y)
+        if labels:
+            units = f"{labels[k]} of {named_y}" if spec.processes else f"{units}, {name}"
         center = scaling.center + (spec.observation.centers[k] if spec.processes else 0.0)
         sds = [spec.observation.sd(draw.theta) for draw in state.draws] if noisy else []
         found.append(
@@ -248,7 +251,7 @@ def _functions(model: Model, state: State) -> list[dict[str, Any]]:
                 "name": name,
                 "code": code,
                 "scale": {"factor": float(scaling.scale), "center": float(center)},
-                "units": questions.latent_units(own) + (f", {name}" if labels else ""),
+                "units": units,
                 "noise": [float(np.ravel(sd)[code if named else 0]) for sd in sds] or None,
                 "response": _response(own, state, k, shown)
                 if questions.responds(own, "response")
@@ -325,14 +328,15 @@ def _of_features(model: Model) -> dict[str, Any]:
         ]
     if training.groups is not None:
         labels = training.groups.labels
-        counts = np.bincount(training.groups.codes, minlength=len(labels) + 1)
+        codes = [*sorted(range(len(labels)), key=labels.__getitem__), len(labels)]
+        counts = np.bincount(training.groups.codes, minlength=len(codes))[codes]
         features.append(
             {
                 "name": "group",
                 "columns": [training.d + (training.p if training.Z is not None else 0)],
                 "kind": "category",
-                "levels": [*labels, "a new group"],
-                "points": [[code] for code in range(len(labels) + 1)],
+                "levels": [[*labels, "a new group"][code] for code in codes],
+                "points": [[code] for code in codes],
                 "shares": (counts / counts.sum()).tolist(),
             }
         )

@@ -45,7 +45,7 @@ addEventListener("load", async () => {
   await rest();
   report.moved = said() !== before && why() !== explained;
   const box = document.querySelector('#features input[type="number"]');
-  box.value = "500";
+  box.value = "300";
   box.dispatchEvent(new Event("change"));
   await rest();
   report.outside = document.getElementById("outside").textContent;
@@ -182,7 +182,7 @@ def test_the_browser_computes_the_stored_posterior(page, tmp_path, rng):
     ]
     assert np.abs((np.array(found) - known) / known[..., 1:2]).max() < 1e-3
 
-    assert report["moved"] and "age is 500, above the largest value 79" in report["outside"]
+    assert report["moved"] and "age is 300, above the largest value 79" in report["outside"]
     assert report["compared"].startswith("Difference: ")
     assert report["rows"] == 10
     assert report["fetched"] == report["unnamed"] == 0

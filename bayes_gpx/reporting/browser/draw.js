@@ -24,9 +24,10 @@ function shown(value, spread = Math.abs(value)) {
   if (!Number.isFinite(value)) return "not finite";
   const size = Math.max(spread, Math.abs(value) * 1e-4) || 1;
   const decimals = Math.min(8, Math.max(0, 2 - Math.floor(Math.log10(size))));
+  if (Math.abs(value) < 1e-5 * spread) value = 0; // round-off
   const large = Math.abs(value) >= 1e7 || (value !== 0 && Math.abs(value) < 1e-6);
   const text = large ? value.toPrecision(3) : value.toLocaleString("en", { maximumFractionDigits: decimals, minimumFractionDigits: Math.min(decimals, 2) });
-  return (/[1-9]/.test(text) ? text : text.replace("-", "")).replace("-", MINUS);
+  return (/[1-9]/.test(text) ? text : text.replace("-", "")).replaceAll("-", MINUS);
 }
 
 // The same with its sign.
@@ -129,26 +130,30 @@ function drawWaterfall(place, { start, end, parts, names, description }) {
 
 // The prediction along one feature, with its interval; or an interval for each level.
 function drawCurve(place, { feature, values, found, here, kept, text, description }) {
-  const height = 240, { svg, width } = chart(place, height, description);
+  const named = feature.kind === "category", longest = named ? Math.max(...values.map((name) => name.length)) : 0;
+  const turned = named && 7.5 * longest > (Math.max(280, place.clientWidth || 600) - 80) / values.length;
+  const foot = turned ? Math.min(120, 24 + 5 * longest) : 30, height = 210 + foot;
+  const { svg, width } = chart(place, height, description);
   let low = Math.min(...found.map((own) => own.low)), high = Math.max(...found.map((own) => own.high));
   const pad = 0.05 * (high - low || 1);
   [low, high] = [low - pad, high + pad];
-  const up = (value) => height - 30 - ((value - low) / (high - low)) * (height - 42);
+  const up = (value) => height - foot - ((value - low) / (high - low)) * (height - foot - 12);
   for (const value of ticks(low, high, 3)) {
     svg.append(
       element("text", { class: "quiet", x: 56, y: up(value) + 4, "text-anchor": "end" }, plain(value, high - low)),
       element("line", { class: "axis", x1: 60, x2: 64, y1: up(value), y2: up(value) }),
     );
   }
-  if (feature.kind === "category") {
+  if (named) {
     const step = (width - 80) / values.length;
     found.forEach((own, i) => {
-      const x = 70 + step * (i + 0.5), fits = Math.max(2, Math.floor(step / 7.5));
-      const name = values[i].length > fits ? `${values[i].slice(0, fits - 1)}\u2026` : values[i];
+      const x = 70 + step * (i + 0.5), y = height - foot + 16;
+      const name = values[i].length > 20 ? `${values[i].slice(0, 19)}\u2026` : values[i];
+      const stands = turned ? { x, y, "text-anchor": "end", transform: `rotate(-40 ${x} ${y})` } : { x, y, "text-anchor": "middle" };
       svg.append(
         element("line", { class: "interval", x1: x, x2: x, y1: up(own.low), y2: up(own.high) }),
         element("circle", { class: i === kept ? "kept" : "mark", cx: x, cy: up(own.mean), r: i === here ? 7 : 4 }),
-        element("text", { x, y: height - 10, "text-anchor": "middle" }, name, element("title", {}, values[i])),
+        element("text", stands, name, element("title", {}, values[i])),
       );
     });
     return;

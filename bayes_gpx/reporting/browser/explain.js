@@ -71,9 +71,9 @@ function smooth(model, x, scale) {
 function predict(model, x, scale) {
   const each = model.draws.map((draw) => {
     const [own] = valuesAt(draw, [coded(model, x)]);
-    return { mean: own.mean, variance: own.variance + deviation(model, draw, x), prior: own.prior };
+    return { mean: own.mean, variance: own.variance + deviation(model, draw, x) };
   });
-  const known = 1 - average(each.map((own) => own.variance / (own.prior || 1)));
+  const known = 1 - average(model.draws.map((draw, s) => each[s].variance / (varying(draw, coded(model, x)) || 1)));
   if (onResponse(model, scale)) {
     const moments = model.draws.map((draw) => jointly(draw, latents(model, x), deviation(model, draw, x)));
     return { ...ofResponse(model, moments), known };
@@ -82,6 +82,22 @@ function predict(model, x, scale) {
   if (model.noise === null) return found;
   const noisy = each.map((own, s) => ({ ...own, variance: own.variance + model.noise[s] ** 2 }));
   return { ...found, y: latent(model, noisy, 1, model.scale.center) };
+}
+
+// The prior variance of f at x, without constants: far from the data it comes back.
+function varying(draw, x, form = draw.form) {
+  if (form.kind === "sum") return form.parts.reduce((total, part) => total + varying(draw, x, part), 0);
+  if (form.kind === "product" && form.parts.some(({ kind }) => kind === "sum")) {
+    return form.parts.reduce((product, part) => product * (part.kind === "sum" ? varying(draw, x, part) : priorAt(draw, x, part)), 1);
+  }
+  const still = ({ kind, parts }) => (parts ? parts.every(still) : kind === "constant" || kind === "table" || kind === "same");
+  return still(form) ? 0 : priorAt(draw, x, form);
+}
+
+function priorAt(draw, x, form) {
+  const out = new Float64Array(1);
+  jetOf(form, draw.numbers, [])(x, x, out);
+  return out[0];
 }
 
 // Means and covariances of f at points; each varies by an `own` variance more.
@@ -159,7 +175,7 @@ function ratesOfResponse(model, draw, s, nodes, directions) {
       return Float64Array.from(out);
     }),
   );
-  const random = normals(model.each * 2 * P), of = (list, t) => list.slice(t * C, (t + 1) * C);
+  const random = normals(model.each * 2 * P, s), of = (list, t) => list.slice(t * C, (t + 1) * C);
   const moments = nodes.map((_, t) => {
     const own = at.slice(t * C, (t + 1) * C).map(([f]) => f);
     const cov = own.map((a, k) => own.map((b, l) => covariance(a, b, pairs[t * C + Math.max(k, l)][t * C + Math.min(k, l)][0])));
@@ -230,6 +246,7 @@ const playable = (model) => (1 << movingFeatures(model).length) * (model.respons
 // Shapley values of each feature: the average change over all orders in which features can change.
 function shapleyValues(model, x, start, scale) {
   const features = movingFeatures(model), J = features.length, size = 1 << J;
+  const moved = features.map(({ columns }) => columns.some((c) => x[c] !== start[c]));
   const points = Array.from({ length: size }, (_, mask) => {
     const point = start.slice();
     features.forEach(({ columns }, j) => {
@@ -238,7 +255,8 @@ function shapleyValues(model, x, start, scale) {
     return point;
   });
   const shares = sharesOf(J);
-  if (onResponse(model, scale)) return shapleyOfResponse(model, points, shares);
+  const unmoved = { mean: 0, sd: 0, low: 0, high: 0 }, clean = (all) => all.map((own, j) => (moved[j] ? own : unmoved));
+  if (onResponse(model, scale)) return clean(shapleyOfResponse(model, points, shares));
   const known = points.map((point) => coded(model, point));
   const each = model.draws.map((draw) => {
     const jet = jetOf(draw.form, draw.numbers, []), out = new Float64Array(1);
@@ -256,7 +274,7 @@ function shapleyValues(model, x, start, scale) {
     });
     return found.map(({ c, prior }) => linear(draw, c, prior));
   });
-  return shares.map((_, j) => latent(model, each.map((own) => own[j])));
+  return clean(shares.map((_, j) => latent(model, each.map((own) => own[j]))));
 }
 
 // The weight of each coalition's value in each feature's Shapley value.
@@ -292,7 +310,7 @@ function responsesAt(model, draw, s, points) {
     const cov = own(t).map((a) => own(t).map((b) => covariance(at[a], at[b], prior[a][b])));
     return response.moments(own(t).map((a) => at[a].mean), cov).value;
   });
-  const random = normals(model.each * known.length);
+  const random = normals(model.each * known.length, s);
   const drawn = jointDraws(at, (a, b) => prior[a][b], random, model.each).map((f) => points.map((_, t) => response.value(own(t).map((a) => f[a]))));
   return { drawn, expected };
 }

@@ -69,9 +69,9 @@ function average(values) {
   return total / values.length;
 }
 
-// Independent normals that are the same at every call, so that nothing jumps under a slider.
-function normals(count) {
-  let state = 20261126;
+// Independent normals of a draw that are the same at every call, so that nothing jumps under a slider.
+function normals(count, draw) {
+  let state = (20261126 + Math.imul(draw, 0x9e3779b1)) | 0;
   const uniform = () => {
     state = (state + 0x6d2b79f5) | 0;
     let t = Math.imul(state ^ (state >>> 15), 1 | state);

@@ -5,6 +5,7 @@ const DAY = 86_400_000;
 const POINTS = 41; // of a curve
 const MOST_BARS = 12;
 const EDGE = 0.05; // how far sliders go beyond the training data, relative to the range
+const FARTHEST = 5; // how far typed values may lie beyond them
 
 let model = modelOf(JSON.parse(find("data").textContent));
 const chosen = { x: model.points[0].slice(), kept: null };
@@ -36,7 +37,8 @@ function withValue(feature, x, value) {
   return moved;
 }
 
-const dateOf = (feature, days) => new Date(Date.parse(`${feature.origin}Z`) + days * DAY);
+// To the second: a day is stored as a number with 12 decimals.
+const dateOf = (feature, days) => new Date(Date.parse(`${feature.origin}Z`) + 1000 * Math.round((days * DAY) / 1000));
 
 function textOf(feature, value, spread) {
   if (feature.kind === "category") return feature.levels[value];
@@ -58,7 +60,8 @@ const controls = model.features.map((feature, j) => {
   if (feature.kind === "category") {
     const menu = make("select", { id });
     feature.levels.forEach((level, i) => {
-      menu.append(make("option", { value: i }, `${level} (${Math.round(100 * feature.shares[i])}% of observations)`));
+      const share = feature.shares[i] > 0 ? ` (${Math.round(100 * feature.shares[i])}% of observations)` : "";
+      menu.append(make("option", { value: i }, level + share));
     });
     menu.addEventListener("change", () => move(Number(menu.value)));
     place.append(menu);
@@ -84,13 +87,16 @@ const controls = model.features.map((feature, j) => {
     const way = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, PageDown: -10, PageUp: 10 }[event.key];
     if (way === undefined) return;
     event.preventDefault();
-    const value = Math.round(valueAt(feature, chosen.x) / step + way) * step;
-    move(Math.min(Math.max(value, ends[0]), ends[1]));
+    const from = valueAt(feature, chosen.x), value = Math.round(from / step + way) * step;
+    move(Math.min(Math.max(value, Math.min(from, ends[0])), Math.max(from, ends[1])));
   });
   box.addEventListener("change", () => {
-    const value = dated ? (Date.parse(box.value) - Date.parse(`${feature.origin.slice(0, 10)}`)) / DAY : Number(box.value);
-    if (box.value !== "" && Number.isFinite(value)) move(value);
-    else changed();
+    const typed = dated ? (Date.parse(box.value) - Date.parse(`${feature.origin.slice(0, 10)}`)) / DAY : Number(box.value);
+    const value = feature.whole ? Math.round(typed) : typed, far = FARTHEST * (high - low || 1);
+    const taken = box.value !== "" && value >= low - far && value <= high + far;
+    box.setCustomValidity(taken ? "" : `Type a value from ${textOf(feature, low - far)} to ${textOf(feature, high + far)}.`);
+    if (taken) move(value);
+    else box.reportValidity();
   });
   name.append(box);
   place.append(picture, slider);
@@ -116,6 +122,7 @@ function start(at) {
   const menu = find("row");
   menu.value = Math.min(Math.max(at, 0), model.labels.length - 1);
   chosen.x = model.points[Number(menu.value)].slice();
+  model.ends = null;
   changed();
 }
 find("row").addEventListener("change", () => start(Number(find("row").value)));
@@ -151,14 +158,22 @@ if (model.attributions) find("method").append(make("option", { value: "integrate
 if (playable(model)) find("method").append(make("option", { value: "shapley" }, "Shapley values"));
 find("baseline").append(make("option", { value: "mean" }, "the mean of the training observations"), make("option", { value: "median" }, "the median of the training observations"));
 model.features.forEach(({ name }, j) => find("along").append(make("option", { value: j }, name)));
-for (const id of ["scale", "method", "baseline", "along"]) find(id).addEventListener("change", () => changed());
+for (const id of ["method", "baseline", "along"]) find(id).addEventListener("change", () => changed());
+find("scale").addEventListener("change", () => {
+  model.ends = null;
+  changed();
+});
 
 const scale = () => (model.response ? find("scale").value : "latent");
-const unit = () => (scale() === "response" ? model.response.units : model.units);
+const units = (own) => (scale() === "response" ? own.response.units : own.units);
 
+// What is shown, in words: the units name the response, or stand after its name.
+const title = (own) => (units(own).includes(own.name) ? units(own) : `${own.name} (${units(own)})`);
+
+// Features that no path moves, such as the group, are those of the point.
 function baseline() {
   const name = find("baseline").value, own = name === "kept" ? chosen.kept : model.baselines[name];
-  return [...own, ...chosen.x.slice(own.length)];
+  return [...own.slice(0, model.baselines.mean.length), ...chosen.x.slice(model.baselines.mean.length)];
 }
 
 // --- what is shown -------------------------------------------------------------------------------
@@ -191,10 +206,12 @@ function showPrediction() {
   const other = chosen.kept && predict(model, chosen.kept, scale());
   const said = shown(found.mean, found.high - found.low);
   find("prediction").replaceChildren(
-    make("strong", {}, `${unit()}: ${said}`),
+    make("strong", {}, `${title(model)}: ${said}`),
     make("br"),
     make("small", {}, `${percent} interval ${interval(found)}`, found.y ? `; of a new observation ${interval(found.y)}` : ""),
   );
+  const thin = found.y ? "thin: of a new observation" : "", lower = other ? "below: the kept point" : "";
+  find("legend").textContent = ["Dot: the mean", `thick line: its ${percent} interval`, thin, lower].filter(Boolean).join("; ") + ".";
   showOthers();
   if (found.y) model.ends = widened(model.ends, found.y);
   model.ends = widened(model.ends, found);
@@ -210,15 +227,16 @@ function showOthers() {
   const others = model.functions.flatMap((_, k) => (k === model.of ? [] : [showing(model, k)]));
   const said = others.slice(0, MOST_BARS).map((own) => {
     const found = predict(own, chosen.x, scale());
-    return `${own.functions[own.of].name} ${shown(found.mean, found.high - found.low)}`;
+    return `${own.name} ${shown(found.mean, found.high - found.low)}`;
   });
   find("others").textContent = said.length ? `Others: ${said.join("; ")}` : "";
 }
 
-// The axis keeps the widest range so far, so that it stands still under a moving slider.
+// The axis keeps the widest range so far, so that it stands still under a moving slider; but not one
+// in which an interval can hardly be seen.
 function widened(ends, { low, high }) {
   const pad = 0.05 * (high - low);
-  return ends ? [Math.min(ends[0], low - pad), Math.max(ends[1], high + pad)] : [low - pad, high + pad];
+  return ends && ends[1] - ends[0] < 30 * (high - low) ? [Math.min(ends[0], low - pad), Math.max(ends[1], high + pad)] : [low - pad, high + pad];
 }
 
 // How far the point leaves the training data, by feature, and how much the data say about it.
@@ -233,7 +251,7 @@ function showOutside(known) {
   });
   const said = [];
   if (far.length) said.push(`The point leaves the training data: ${far.join("; ")}.`);
-  if (known < 0.5) said.push(`Few training observations are like this one: the data remove ${Math.max(0, Math.round(100 * known))}% of the variance that f has without them.`);
+  if (known < 0.5) said.push(`Few training observations are like this one: they remove only ${Math.max(0, Math.round(100 * known))}% of the uncertainty (variance) that there is without data.`);
   const place = find("outside"), text = said.join(" ");
   place.hidden = !text;
   if (place.textContent !== text) place.textContent = text;
@@ -267,11 +285,17 @@ function showWhy() {
   const [start, end] = [from, chosen.x].map((point) => smooth(model, point, scale()).mean);
   const labels = moving.map((feature) => `${feature.name} = ${textOf(feature, valueAt(feature, chosen.x))}`);
   const order = found.map((_, j) => j).sort((a, b) => Math.abs(found[b].mean) - Math.abs(found[a].mean));
+  const sum = found.reduce((total, own) => total + own.mean, 0), difference = end - start;
+  const apart = Math.abs(sum - difference) > 0.02 * Math.max(Math.abs(difference), ...found.map((own) => own.high - own.low));
+  const adds = apart ? `The path is too long for exact attributions: they add up to ${signed(sum)}, and the difference is ${signed(difference)}.`
+    : "All attributions add up to the difference between the two predictions.";
+  const stay = model.features.filter((feature) => !moving.includes(feature)).map(({ name }) => name);
+  const same = stay.length ? ` The baseline has this point's ${stay.slice(0, 3).join(", ")}${stay.length > 3 ? " and others" : ""}.` : "";
   const parts = order.slice(0, MOST_BARS).map((j) => ({ label: labels[j], ...found[j] }));
   const rest = order.slice(MOST_BARS);
   if (rest.length) parts.push({ label: `${rest.length} others`, mean: rest.reduce((sum, j) => sum + found[j].mean, 0) });
-  const first = order.slice(0, 3).map((j) => `${labels[j]} ${signed(found[j].mean, found[j].high - found[j].low)} (${interval(found[j], signed)})`);
-  find("why").textContent = `Largest: ${first.join("; ")}. All attributions add up to the difference between the two predictions.`;
+  const first = order.slice(0, 3).filter((j) => found[j].high > found[j].low).map((j) => `${labels[j]}: ${signed(found[j].mean, found[j].high - found[j].low)} (${interval(found[j], signed)})`);
+  find("why").textContent = `${first.length ? `Largest: ${first.join("; ")}. ` : ""}${adds}${same}`;
   drawWaterfall(find("waterfall"), { start, end, parts, names: ["baseline", "this point"], description: `Attributions. ${first.join("; ")}` });
 }
 
@@ -287,7 +311,7 @@ function showCurve() {
     feature, found, here, kept,
     values: feature.kind === "category" ? feature.levels : values,
     text: (value, spread) => textOf(feature, value, spread ?? range / 20),
-    description: `${unit()} along ${feature.name}, other features as chosen: from ${ends[0]} to ${ends[1]}`,
+    description: `${title(model)} along ${feature.name}, other features as chosen: from ${ends[0]} to ${ends[1]}`,
   });
 }
 
@@ -321,5 +345,5 @@ function fill(table, columns, rows) {
 }
 
 addEventListener("resize", () => changed());
-addEventListener("beforeprint", () => (showWhy(), showCurve()));
+addEventListener("beforeprint", () => (showPrediction(), showWhy(), showCurve()));
 start(0);

@@ -143,7 +143,7 @@ function integralsAlong(posterior, start, end, directions) {
 
 // Gauss-Legendre nodes of a path: more on long paths.
 function path(posterior, start, end) {
-  const panels = Math.min(8, 1 + Math.floor(lengthOf(posterior, start, end) / PANEL));
+  const panels = Math.min(16, 1 + Math.floor(lengthOf(posterior, start, end) / PANEL));
   const times = [], weights = [];
   for (let p = 0; p < panels; p++) {
     NODES.forEach((node, i) => {

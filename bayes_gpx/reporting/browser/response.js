@@ -56,51 +56,67 @@ function responseOf(model, s) {
   };
 }
 
-const NODES_OF_CLASSES = 1024; // of all draws, each with others; and as many mirror images
+const NODES_OF_CLASSES = 2048; // of all draws, each with others; and as many mirror images
 
 function probabilityOf({ functions, draws, of, each }, s) {
   const size = functions.length, nodes = Math.max(64, Math.ceil(NODES_OF_CLASSES / draws.length));
-  const all = (f) => {
-    const largest = Math.max(...f), odds = Array.from(f, (value) => Math.exp(value - largest));
-    const total = odds.reduce((sum, own) => sum + own, 0);
-    return odds.map((own) => own / total);
+  const softmax = (f, p) => {
+    let largest = f[0], total = 0;
+    for (let k = 1; k < size; k++) largest = Math.max(largest, f[k]);
+    for (let k = 0; k < size; k++) total += p[k] = Math.exp(f[k] - largest);
+    for (let k = 0; k < size; k++) p[k] /= total;
+    return p;
   };
-  const ours = (k) => Number(k === of);
-  // Latent values less the one of this class, of which the response depends: one dimension less.
-  const at = (means, C, count) => {
-    const apart = C.map((row, k) => row.map((value, l) => value - C[k][of] - C[of][l] + C[of][of]));
-    const root = rootOf(apart), found = [], z = spreadNormals(size - 1, count, s * count);
+  // The probabilities at points of the normal distribution. They depend on differences alone: here
+  // of all classes from the first, so that the expected probabilities of all add up to 1.
+  const over = (means, C, count, found) => {
+    const apart = C.map((row, k) => row.map((value, l) => value - C[k][0] - C[0][l] + C[0][0]));
+    const root = rootOf(apart), z = spreadNormals(size - 1, count, s * count);
+    const f = new Float64Array(size), p = new Float64Array(size);
     for (const sign of [1, -1]) {
-      for (let n = 0; n < count; n++) {
-        found.push(means.map((mean, k) => {
-          let sum = mean - means[of];
-          for (let l = 0; l <= k; l++) if (l !== of) sum += sign * root[k][l] * z[n * (size - 1) + l - (l > of)];
-          return sum;
-        }));
+      for (let n = 0, at = -1; n < count; n++, at += size - 1) {
+        for (let k = 1; k < size; k++) {
+          let sum = means[k] - means[0];
+          for (let l = 1; l <= k; l++) sum += sign * root[k][l] * z[at + l];
+          f[k] = sum;
+        }
+        found(softmax(f, p));
       }
     }
-    return found;
   };
-  const slopes = (p) => p.map((own, k) => p[of] * (ours(k) - own));
+  const ours = (k) => Number(k === of);
   return {
-    value: (f) => all(f)[of],
-    slopes: (f) => slopes(all(f)),
+    value: (f) => softmax(f, new Float64Array(size))[of],
+    slopes: (f) => {
+      const p = softmax(f, new Float64Array(size));
+      return p.map((own, k) => p[of] * (ours(k) - own));
+    },
     moments: (means, C) => {
-      const points = at(means, C, nodes), found = { value: 0, square: 0, slopes: new Float64Array(size), bends: means.map(() => new Float64Array(size)) };
-      for (const f of points) {
-        const p = all(f), own = p[of];
-        found.value += own / points.length;
-        found.square += (own * own) / points.length;
-        slopes(p).forEach((slope, k) => (found.slopes[k] += slope / points.length));
+      // E p, E p p_k and E p p_k p_l, with the weight of each point.
+      const weight = 0.5 / nodes, one = new Float64Array(size), two = means.map(() => new Float64Array(size));
+      let value = 0;
+      over(means, C, nodes, (p) => {
+        const own = weight * p[of];
+        value += own;
         for (let k = 0; k < size; k++) {
-          for (let l = 0; l < size; l++) {
-            found.bends[k][l] += (own * ((ours(k) - p[k]) * (ours(l) - p[l]) - p[k] * (Number(k === l) - p[l]))) / points.length;
-          }
+          one[k] += own * p[k];
+          for (let l = 0; l <= k; l++) two[k][l] += own * p[k] * p[l];
         }
-      }
+      });
+      return {
+        value,
+        square: one[of],
+        slopes: one.map((crossed, k) => ours(k) * value - crossed),
+        bends: means.map((_, k) =>
+          means.map((_, l) => ours(k) * ours(l) * value - ours(k) * one[l] - ours(l) * one[k] - Number(k === l) * one[k] + 2 * two[Math.max(k, l)][Math.min(k, l)]),
+        ),
+      };
+    },
+    values: (means, C) => {
+      const found = [];
+      over(means, C, Math.ceil(each / 2), (p) => found.push(p[of]));
       return found;
     },
-    values: (means, C) => at(means, C, Math.ceil(each / 2)).map((f) => all(f)[of]),
   };
 }
 
