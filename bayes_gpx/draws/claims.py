@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ class Claim:
 
     def __init__(self, folder: Path, path: Path) -> None:
         self._folder, self._path, self._own = folder, path, secrets.token_hex(8)
-        with self._lost_if_taken():
+        with self._lost_if_taken(), alone(folder):
             (folder / CLAIMED).write_text(self._own)
 
     @contextmanager
@@ -36,9 +37,9 @@ class Claim:
     def moved_away(self) -> Path:
         """Rename the folder to a place that no other call uses, and return it."""
         away = self._folder.with_name(f".{secrets.token_hex(8)}.unfinished")
-        with self.held():
+        with alone(self._folder), self.held():
             self._folder.rename(away)
-        if (away / CLAIMED).read_text() != self._own:
+        if (away / CLAIMED).read_text() != self._own:  # without locks
             away.rename(self._folder)
             raise self._lost
         return away
@@ -65,6 +66,26 @@ class Claim:
             f"path: another call has written to {self._path} since this one began. Use the result "
             "of that call, or pass another path."
         )
+
+
+@contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Wait for other calls that claim, make or move a folder; where the system has no locks, not.
+
+    The lock is on the parent folder and ends with the process, so that nothing of it is left.
+    """
+    try:
+        from fcntl import LOCK_EX, flock
+    except ImportError:  # of Windows
+        yield
+        return
+    place = os.open(folder.parent, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # of file systems that cannot lock
+            flock(place, LOCK_EX)
+        yield
+    finally:
+        os.close(place)
 
 
 @contextmanager

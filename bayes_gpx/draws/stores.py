@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import shutil
 import time
@@ -22,7 +23,7 @@ from typing import Any, cast
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.draws.claims import Claim, ClaimedArray, reading
+from bayes_gpx.draws.claims import Claim, ClaimedArray, alone, reading
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.files import exchanged, replaced
 
@@ -290,9 +291,10 @@ class RowStore(Store):
 def appear(made: Path, folder: Path, path: Path) -> None:
     """Rename a complete folder, and remove an earlier one; refused if another call was faster."""
     try:
-        if folder.exists():
-            folder.rename(made / "before")
-        made.rename(folder)
+        with alone(folder):
+            if folder.exists():
+                folder.rename(made / "before")
+            made.rename(folder)
     except OSError as taken:
         shutil.rmtree(made, ignore_errors=True)
         raise ValueError(
@@ -427,7 +429,10 @@ def refuse_foreign(path: str | PathLike) -> None:
         written = (
             json.loads((path / "zarr.json").read_text()).get("attributes", {}).get(WRITTEN, ())
         )
-    others = {entry.name for entry in path.iterdir()} - {"zarr.json", *written} if written else None
+    others = None
+    if written:  # and what a killed process left of writing zarr.json
+        found = {entry.name for entry in path.iterdir()} - {"zarr.json", *written}
+        others = {name for name in found if not re.fullmatch(r"zarr\.[0-9a-f]{32}\.partial", name)}
     if others != set():
         what = f"holds {', '.join(sorted(others))} next to a store" if others else "is no store"
         raise ValueError(

@@ -4,6 +4,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -408,6 +409,33 @@ def test_an_array_that_vanishes_within_a_write_means_another_call_took_the_folde
         elif taken == "claimed":
             stores.Claim(folder, tmp_path / "store")
         group["weight"]
+
+
+def test_a_folder_is_claimed_or_moved_by_one_call_at_a_time(tmp_path):
+    """A claim that is made while another call looks at its own comes first, or after the move."""
+    folder = tmp_path / "store.unfinished"
+    folder.mkdir()
+    first = stores.Claim(folder, tmp_path / "store")
+    with ThreadPoolExecutor(1) as executor:
+        with stores.alone(folder):
+            moved = executor.submit(first.moved_away)
+            time.sleep(0.05)
+            assert not moved.done() and folder.exists()
+            (folder / "claimed").write_text("another call")
+        with pytest.raises(ValueError, match="another call has written"):
+            moved.result()
+    assert [entry.name for entry in tmp_path.iterdir()] == ["store.unfinished"]
+
+
+def test_what_a_killed_write_left_in_a_store_is_no_foreign_file(tmp_path):
+    """Zarr writes zarr.json next to its place; a process that is killed there leaves the copy."""
+    store = tmp_path / "store"
+    zarr.open_group(store, mode="w").attrs[stores.WRITTEN] = ["weight"]
+    (store / f"zarr.{'0a' * 16}.partial").touch()
+    stores.refuse_foreign(store)
+    (store / "zarr.notes.partial").touch()
+    with pytest.raises(ValueError, match="holds zarr.notes.partial next to"):
+        stores.refuse_foreign(store)
 
 
 @pytest.mark.parametrize(

@@ -265,6 +265,9 @@ def test_outputs_classes_and_groups_are_explained_as_by_the_package(kind, opened
                 for end, prob in ((2, 0.05), (3, 0.95)):
                     below = (drawn < found[..., end]).mean(axis=0)
                     np.testing.assert_allclose(below, prob, atol=0.014)
+        if data["functions"][0]["response"]["softmax"]:
+            each = "model.functions.map((_, c) => predict(showing(model, c), x, 'response').mean)"
+            np.testing.assert_allclose(np.sum(call(engine, f"{at} {each})"), axis=1), 1.0)
         sums = call(engine, f"{at} [attributions(model, x, {start}, 'response'), {start}, x])")
         for parts, first, last in sums:
             ends = [call(engine, f"smooth(model, {x}, 'response').mean") for x in (first, last)]
@@ -302,6 +305,12 @@ def test_summaries_of_mixtures_are_those_of_scipy(engine):
     z = np.array([-30.0, -8.0, -3.1, -2.9, 0.0, 0.4, 5.0])
     cdf = [engine.eval(f"normalCdf({v})") for v in z]
     np.testing.assert_allclose(cdf, stats.norm.cdf(z), rtol=1e-12)
+
+
+def test_random_functions_differ_between_draws(engine):
+    found = np.array([call(engine, f"Array.from(normals(4000, {s}))") for s in range(3)])
+    assert stats.kstest(found.ravel(), "norm").pvalue > 1e-3
+    assert np.abs(np.corrcoef(found) - np.eye(3)).max() < 4 / np.sqrt(4000)
 
 
 def test_derivatives_of_every_kernel_are_finite_differences(engine):
