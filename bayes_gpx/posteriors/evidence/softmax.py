@@ -100,9 +100,17 @@ def climb(
     if begun.any():
         state = max(state, _at(begun, K @ begun, given), key=lambda one: one.height)
     arrived, state = ascend(state, _direction, _step, given, STEPS, HALVINGS, TOLERANCE)
-    f = state.f
-    missed = np.abs(f - K @ state.slope).max()
-    return arrived and missed <= LARGEST_MISS * (1.0 + np.abs(f).max()), f, state.alpha
+    least = LARGEST_MISS * (1.0 + np.abs(state.f).max())
+    near = bool(np.abs(state.f - K @ state.slope).max() <= least)
+    if near or not arrived or not isinstance(K, np.ndarray):
+        return near and arrived, state.f, state.alpha
+    # Under a wide prior K magnifies what conjugate gradients leave, and the rounding of the slope.
+    try:
+        _, state = ascend(state, _exact_direction, _step, given, STEPS, HALVINGS, TOLERANCE)
+        missed = np.abs(_exact_direction(state, given)[1][1]).max()
+    except np.linalg.LinAlgError:
+        missed = np.inf
+    return bool(missed <= least), state.f, state.alpha
 
 
 def _at(
@@ -118,6 +126,17 @@ def _direction(state: _State, given: _Given) -> tuple[bool, tuple[np.ndarray, np
     """Newton's step of alpha and f, (n, C) each; see `ascend`."""
     K, gap = given[0], state.slope - state.alpha
     way = gap - spread(state.p, _solved(K, state.p, gathered(state.p, K @ gap)))
+    return True, (way, K @ way)
+
+
+def _exact_direction(state: _State, given: _Given) -> tuple[bool, tuple[np.ndarray, np.ndarray]]:
+    """As `_direction`, by Cholesky factors."""
+    K, gap = given[0], state.slope - state.alpha
+    sds = np.sqrt(np.maximum(state.p, FLAT))
+    E = [_inverted(_factor(K, sd), sd) for sd in sds.T]
+    pulled = np.stack([own @ (K @ gap[:, c]) for c, own in enumerate(E)], axis=1)
+    shared = np.linalg.solve(sum(E), pulled.sum(axis=1))
+    way = gap - pulled + np.stack([own @ shared for own in E], axis=1)
     return True, (way, K @ way)
 
 
@@ -192,7 +211,7 @@ class SoftmaxMode(FindsModeOfClasses):
     outputs = (pt.dscalar, pt.dmatrix, pt.dtensor3)
 
     def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:  # noqa: D102
-        logp, slope, p = self._search.local(f, *rest)
+        logp, _, p = self._search.local(f, *rest)
         root, S, logs = np.empty((f.shape[1] + 1, *K.shape)), np.zeros(K.shape), 0.0
         for c, sd in enumerate(np.sqrt(np.maximum(p, FLAT)).T):
             upper = _factor(K, sd)
@@ -201,7 +220,7 @@ class SoftmaxMode(FindsModeOfClasses):
             S += _inverted(upper, sd)
         root[-1] = np.linalg.cholesky(S)
         logs += np.log(np.diag(root[-1])).sum()
-        return logp - 0.5 * (alpha * f).sum() - logs, slope, root
+        return logp - 0.5 * (alpha * f).sum() - logs, alpha, root
 
     def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         n, C = shapes[0][0], self.likelihood.classes
@@ -219,7 +238,7 @@ class SoftmaxEvidence(FindsModeOfClasses):
     outputs = (pt.dscalar, pt.dmatrix, pt.dmatrix, pt.dtensor3)
 
     def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:  # noqa: D102
-        logp, slope, p = self._search.local(f, *rest)
+        logp, _, p = self._search.local(f, *rest)
         blocks, logs = np.empty((f.shape[1], *K.shape)), 0.0
         for c, sd in enumerate(np.sqrt(np.maximum(p, FLAT)).T):
             upper = _factor(K, sd)
@@ -238,7 +257,7 @@ class SoftmaxEvidence(FindsModeOfClasses):
         moved = pull - M @ within.T + through  # pull - C K pull
         in_K = (0.5 * alpha + moved) @ alpha.T
         in_K = 0.5 * (in_K + in_K.T) - 0.5 * (S - taken)
-        return logp - 0.5 * (alpha * f).sum() - logs, in_K, slope, covariance
+        return logp - 0.5 * (alpha * f).sum() - logs, in_K, alpha, covariance
 
     def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         self.refuse_others(cotangents)
