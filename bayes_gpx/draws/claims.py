@@ -18,34 +18,37 @@ CLAIMED = "claimed"
 class Claim:
     """A call's claim on the folder of an unfinished store, later at `path`; the last claim wins."""
 
-    # Each write is within `held`, so the earlier of two calls ends without damage.
+    # Each write is within `held`, and claims wait for it, so the earlier of two calls ends without
+    # damage.
 
     def __init__(self, folder: Path, path: Path) -> None:
         self._folder, self._path, self._own = folder, path, secrets.token_hex(8)
-        with self._lost_if_taken(), alone(folder):
+        with self.lost_if_taken(), locked(folder):
             (folder / CLAIMED).write_text(self._own)
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Write within the folder; refused if another call has claimed it, or if it is damaged."""
-        with self._lost_if_taken():
+    def held(self, *, alone: bool = False) -> Iterator[None]:
+        """Write within the folder; refused if another call has claimed it, or if it is damaged.
+
+        Other writers with this claim go on, unless the call is to be `alone`.
+        """
+        with self.lost_if_taken(), locked(self._folder, alone=alone):
             if (self._folder / CLAIMED).read_text() != self._own:
                 raise self._lost
             with reading(self._folder):
                 yield
 
     def moved_away(self) -> Path:
-        """Rename the folder to a place that no other call uses, and return it."""
+        """Rename the folder, which is held alone, to a place of its own, and return it."""
         away = self._folder.with_name(f".{secrets.token_hex(8)}.unfinished")
-        with alone(self._folder), self.held():
-            self._folder.rename(away)
+        self._folder.rename(away)
         if (away / CLAIMED).read_text() != self._own:  # without locks
             away.rename(self._folder)
             raise self._lost
         return away
 
     @contextmanager
-    def _lost_if_taken(self) -> Iterator[None]:
+    def lost_if_taken(self) -> Iterator[None]:
         """Refuse an error of a missing file if another call has taken the folder meanwhile."""
         try:
             yield
@@ -69,20 +72,21 @@ class Claim:
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Wait for other calls that claim, make or move a folder; where the system has no locks, not.
+def locked(folder: Path, *, alone: bool = True) -> Iterator[None]:
+    """Wait for other calls that write, claim, finish or replace a folder; without locks, go on.
 
-    The lock is on the parent folder and ends with the process, so that nothing of it is left.
+    Calls that are not `alone` share the lock. It is on the folder and ends with the process.
     """
     try:
-        from fcntl import LOCK_EX, flock
-    except ImportError:  # of Windows
+        from fcntl import LOCK_EX, LOCK_SH, flock
+
+        place = os.open(folder, os.O_RDONLY)
+    except (ImportError, OSError):  # of Windows; or there is nothing to share
         yield
         return
-    place = os.open(folder.parent, os.O_RDONLY)
     try:
         with suppress(OSError):  # of file systems that cannot lock
-            flock(place, LOCK_EX)
+            flock(place, LOCK_EX if alone else LOCK_SH)
         yield
     finally:
         os.close(place)

@@ -23,7 +23,7 @@ from typing import Any, cast
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.draws.claims import Claim, ClaimedArray, alone, reading
+from bayes_gpx.draws.claims import Claim, ClaimedArray, locked, reading
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.files import exchanged, replaced
 
@@ -97,7 +97,10 @@ class Store:
                 "package. Remove it, or pass another path."
             )
         with reading(self.folder):
-            record = json.loads((self.folder / ASKED).read_text())
+            try:
+                record = json.loads((self.folder / ASKED).read_text())
+            except FileNotFoundError:  # another call has finished meanwhile
+                return None
             if record.pop("checksum", None) != digest(record):
                 raise ValueError(f"the checksum of {ASKED} differs")
         if record["asked"] is None:
@@ -112,12 +115,14 @@ class Store:
 
     def finished(self, variables: xr.Dataset) -> xr.Dataset:
         """Write the last variables, move the store to its place, and return its content."""
-        with self._claim.held():
+        with self._claim.held(alone=True):
             append(self.store, variables)
             if self.resumed:
                 read_all(self.store)
-        put_in_place(self._claim, self.path)
-        return xr.open_zarr(self.path, chunks=None, consolidated=False)
+            away = self._claim.moved_away()
+        put_in_place(away, self.path)
+        with self._claim.lost_if_taken():
+            return xr.open_zarr(self.path, chunks=None, consolidated=False)
 
 
 class DrawStore(Store):
@@ -291,7 +296,7 @@ class RowStore(Store):
 def appear(made: Path, folder: Path, path: Path) -> None:
     """Rename a complete folder, and remove an earlier one; refused if another call was faster."""
     try:
-        with alone(folder):
+        with locked(folder):
             if folder.exists():
                 folder.rename(made / "before")
             made.rename(folder)
@@ -304,9 +309,8 @@ def appear(made: Path, folder: Path, path: Path) -> None:
     shutil.rmtree(folder / "before", ignore_errors=True)
 
 
-def put_in_place(claim: Claim, path: Path) -> None:
-    """Move the finished store from its claimed folder to its path, and remove the rest."""
-    away = claim.moved_away()
+def put_in_place(away: Path, path: Path) -> None:
+    """Move the finished store from its folder to its path, and remove the rest."""
     if not exchanged(away / "store", path):
         if path.exists():
             path.rename(away / "earlier")

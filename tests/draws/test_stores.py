@@ -406,19 +406,30 @@ def test_an_array_that_vanishes_within_a_write_means_another_call_took_the_folde
     with pytest.raises(error, match="weight" if taken == "kept" else "another call"), claim.held():
         if taken == "moved":
             folder.rename(tmp_path / "away")
-        elif taken == "claimed":
-            stores.Claim(folder, tmp_path / "store")
+        elif taken == "claimed":  # without locks
+            (folder / "claimed").write_text("another call")
         group["weight"]
 
 
-def test_a_folder_is_claimed_or_moved_by_one_call_at_a_time(tmp_path):
-    """A claim that is made while another call looks at its own comes first, or after the move."""
+def test_a_folder_is_claimed_written_or_moved_by_one_call_at_a_time(tmp_path):
+    """A claim waits for a write, and a move for a claim; writes with one claim do not wait."""
     folder = tmp_path / "store.unfinished"
     folder.mkdir()
     first = stores.Claim(folder, tmp_path / "store")
+
+    def finish():
+        with first.held(alone=True):
+            return first.moved_away()
+
     with ThreadPoolExecutor(1) as executor:
-        with stores.alone(folder):
-            moved = executor.submit(first.moved_away)
+        with first.held(), first.held():
+            claimed = executor.submit(stores.Claim, folder, tmp_path / "store")
+            time.sleep(0.05)
+            assert not claimed.done()
+        claimed.result()
+        first = stores.Claim(folder, tmp_path / "store")
+        with stores.locked(folder):
+            moved = executor.submit(finish)
             time.sleep(0.05)
             assert not moved.done() and folder.exists()
             (folder / "claimed").write_text("another call")
