@@ -245,6 +245,7 @@ def _functions(model: Model, state: State) -> list[dict[str, Any]]:
         if labels:
             units = f"{labels[k]} of {named_y}" if spec.processes else f"{units}, {name}"
         center = scaling.center + (spec.observation.centers[k] if spec.processes else 0.0)
+        each = len(training.outputs.names) if named else 1  # of a view there is one alone
         sds = [spec.observation.sd(draw.theta) for draw in state.draws] if noisy else []
         found.append(
             {
@@ -252,7 +253,7 @@ def _functions(model: Model, state: State) -> list[dict[str, Any]]:
                 "code": code,
                 "scale": {"factor": float(scaling.scale), "center": float(center)},
                 "units": units,
-                "noise": [float(np.ravel(sd)[code if named else 0]) for sd in sds] or None,
+                "noise": [float(np.broadcast_to(sd, each)[code]) for sd in sds] or None,
                 "response": _response(own, state, k, shown)
                 if questions.responds(own, "response")
                 else None,
@@ -278,7 +279,7 @@ def _response(model: Model, state: State, k: int, labels: tuple) -> dict[str, An
     softmax = bool(labels) and not spec.processes
     low, high = (end + scale.center for end in state.reach)
     f, tables = np.linspace(low, high, STEPS + 1), []
-    at, own = f, cast(Any, ...)
+    at, own = f, cast(Any, slice(None))
     if spec.processes:  # the response of a process depends on this process alone
         at, own = np.zeros((len(f), len(labels))), (..., k)
         at[own] = f

@@ -274,6 +274,17 @@ def test_outputs_classes_and_groups_are_explained_as_by_the_package(kind, opened
             assert sum(p["mean"] for p in parts) == pytest.approx(ends[1] - ends[0], abs=1e-3)
 
 
+def test_a_page_of_one_output_is_that_of_the_output(opened, engine, rng):
+    """With its own noise, and its own deviations from the weights."""
+    model, theta, new, _ = of_codes("outputs", rng)
+    one = model.of_output("z")
+    assert [f["name"] for f in opened(one, theta, new)["functions"]] == ["z"]
+    found = call(engine, "model.points.map(x => predict(model, x))")
+    known = bx.predictions(one, theta, new, **QUIET)
+    agree(summaries(found), expected(known, "f"))
+    agree(summaries([own["y"] for own in found]), expected(known, "y"))
+
+
 def table_of(values, slopes, low, step):
     own = {"values": values.tolist(), "slopes": slopes.tolist()}
     return json.dumps({"low": low, "step": step, **own})

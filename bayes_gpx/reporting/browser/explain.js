@@ -60,7 +60,7 @@ function deviation(model, draw, x) {
 }
 
 // Of each weight: one row for all outputs, or one for each.
-const deviations = (model, draw) => draw.deviation[draw.deviation.length === 1 ? 0 : model.of];
+const deviations = (model, draw) => draw.deviation[draw.deviation.length === 1 ? 0 : model.functions[model.of].code];
 
 // The prediction without a row's own deviations: what explanations add up to.
 function smooth(model, x, scale) {
