@@ -281,10 +281,8 @@ def _with_errors(
             break
     first = 7 + (spec.family == "GPX")
     draws = [
-        DrawState(
-            dict(theta), arrays[first:], arrays[7] if first > 7 else np.zeros((1, 0)), *pair[:2]
-        )
-        for (theta, arrays), pair in zip(found, kept, strict=True)
+        DrawState(theta, arrays[first:], arrays[7] if first > 7 else np.zeros((1, 0)), *pair[:2])
+        for (_, theta), (_, arrays), pair in zip(hyper, found, kept, strict=True)
     ]
     wide = [REACH * np.sqrt(arrays[6].max()) for _, arrays in found]
     reach = (

@@ -125,7 +125,7 @@ def report(
     findings = Findings(model, idata, X_new, Z_new, **options)
     if page_beside is not None:
         options = {"path": page_beside, "ci_prob": ci_prob, "seed": int(seed)}
-        write_page(model, idata, X_new, Z_new, **options)
+        write_page(model, idata, X_new, Z_new, groups=groups_new, **options)
     beside = [CONSTRAINTS] if model.specification.constraints is not None else []
     beside += [MODELS] if findings.others else []
     sections = [*SECTIONS[:-1], *beside, *SECTIONS[-1:]]

@@ -187,7 +187,7 @@ def _rendered(fit: Fit, state: State, data: dict[str, Any]) -> str:
         cautions=cautions,
         convergence=fit.convergence[1],
         state=state,
-        kept=len(state.rows),
+        kept=len(state.rows) // len(several(model)),
         versions=versions(),
         # A name with "<" could end the script, or hide its end.
         data=json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
@@ -245,7 +245,6 @@ def _functions(model: Model, state: State) -> list[dict[str, Any]]:
         if labels:
             units = f"{labels[k]} of {named_y}" if spec.processes else f"{units}, {name}"
         center = scaling.center + (spec.observation.centers[k] if spec.processes else 0.0)
-        each = len(training.outputs.names) if named else 1  # of a view there is one alone
         sds = [spec.observation.sd(draw.theta) for draw in state.draws] if noisy else []
         found.append(
             {
@@ -253,7 +252,7 @@ def _functions(model: Model, state: State) -> list[dict[str, Any]]:
                 "code": code,
                 "scale": {"factor": float(scaling.scale), "center": float(center)},
                 "units": units,
-                "noise": [float(np.broadcast_to(sd, each)[code]) for sd in sds] or None,
+                "noise": [float(np.ravel(sd)[code if named else 0]) for sd in sds] or None,
                 "response": _response(own, state, k, shown)
                 if questions.responds(own, "response")
                 else None,

@@ -435,6 +435,8 @@ def test_every_model_of_the_matrix_has_a_page_or_a_reason(name, opened, engine):
             known = known.isel({"class": k})
         if "f_interval" in known:
             agree(summaries(found), expected(known, "f"), within)
+            if "y" in found[0] and within < 1.0:
+                agree(summaries([o["y"] for o in found]), expected(known, "y"), within)
         else:  # of classes
             moments = np.stack([known["f_mean"], known["f_sd"]], -1)
             agree(summaries(found, ("mean", "sd")), moments, within)
