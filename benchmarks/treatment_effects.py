@@ -45,18 +45,32 @@ def simulated(prognosis, run):
     return X, pd.Series(treated, name="treated"), pd.Series(y, name="y"), effect
 
 
-def built(family, X, treated, y):
-    """A GP with the treatment in X, or a GPX with the treatment in Z."""
-    if family == "GP":
-        return bx.GP(X.assign(treated=treated), y)
-    weighed = {"intercept": True, "priors": {"sigma_w": 0}, "weight_prior": "per_feature"}
-    return bx.GPX(X, y, treated.to_frame(), **weighed)
+def models(X, treated, y, table):
+    """Name, use of the propensity, and a function that builds a GP or a GPX.
+
+    A GP has the treatment in X. A GPX has it in Z, or the treatment minus its probability, so that
+    its weight is that of what the other columns do not predict (Robinson, 1988).
+    """
+
+    def weighed(X, z):
+        options = {"intercept": True, "priors": {"sigma_w": 0}, "weight_prior": "per_feature"}
+        return bx.GPX(X, y, z.to_frame(), **options)
+
+    centered = treated - table["propensity"].rename(treated.name)
+    return [
+        ("GP", "no", lambda: bx.GP(X.assign(treated=treated), y)),
+        ("GP", "in X", lambda: bx.GP(table.assign(treated=treated), y)),
+        ("GPX", "no", lambda: weighed(X, treated)),
+        ("GPX", "in X", lambda: weighed(table, treated)),
+        ("GPX", "subtracted", lambda: weighed(X, centered)),
+        ("GPX", "both", lambda: weighed(table, centered)),
+    ]
 
 
-def estimated(family, X, treated, y, effect):
+def estimated(build, effect):
     """Errors, and truths inside of 90% intervals, of a fit by MAP."""
     began = time.process_time()
-    model = built(family, X, treated, y)
+    model = build()
     fit = model.fit("map", seed=1, **QUIET)
     found = bx.treatment_effects(model, fit, treatment="treated", keep="summary", **QUIET)
     seconds = time.process_time() - began
@@ -85,12 +99,11 @@ def simulate(runs):
             began, rows = time.process_time(), []
             with_propensity = bx.with_propensity(X, treated, seed=run, **QUIET)
             extra = time.process_time() - began
-            for family in ("GP", "GPX"):
-                for propensity, table in (("no", X), ("yes", with_propensity)):
-                    found = estimated(family, table, treated, y, effect)
-                    found["seconds"] += extra * (propensity == "yes")
-                    values = [f"{found[name]:.5g}" for name in NUMBERS]
-                    rows.append([prognosis, run, family, propensity, *values])
+            for family, propensity, build in models(X, treated, y, with_propensity):
+                found = estimated(build, effect)
+                found["seconds"] += extra * (propensity != "no")
+                values = [f"{found[name]:.5g}" for name in NUMBERS]
+                rows.append([prognosis, run, family, propensity, *values])
             new = not RUNS.exists()
             with RUNS.open("a", newline="") as file:
                 writer = csv.writer(file)
@@ -119,8 +132,8 @@ def peers(X, treated, y, propensity):
     began, trees = time.process_time(), BARTModel()
     trees.sample(X_train=np.column_stack([X, treated]), y_train=y, **options)
     arms = [np.column_stack([X, np.full(len(X), drug)]) for drug in (0.0, 1.0)]
-    without, treated = (trees.predict(arm, terms="y_hat") for arm in arms)
-    yield "stochtree BART", (treated - without).T, time.process_time() - began
+    without, with_drug = (trees.predict(arm, terms="y_hat") for arm in arms)
+    yield "stochtree BART", (with_drug - without).T, time.process_time() - began
 
 
 def ihdp():
@@ -136,12 +149,12 @@ def ihdp():
         began, rows = time.process_time(), []
         table = bx.with_propensity(X, treated, seed=1, **QUIET)
         extra = time.process_time() - began
-        for family in ("GP", "GPX"):
-            for given, own in (("", X), (" with propensity", table)):
-                found = estimated(family, own, treated, y, effect)
-                seconds = found["seconds"] + extra * bool(given)
-                held = 100 * found["rows_held"], int(found["ate_held"])
-                rows.append([number, family + given, found["rmse"], *held, seconds])
+        for family, propensity, build in models(X, treated, y, table):
+            found = estimated(build, effect)
+            seconds = found["seconds"] + extra * (propensity != "no")
+            held = 100 * found["rows_held"], int(found["ate_held"])
+            name = f"{family}, propensity: {propensity}"
+            rows.append([number, name, found["rmse"], *held, seconds])
         arrays = [np.array(values, float) for values in (X, treated, y, table["propensity"])]
         for peer, draws, seconds in peers(*arrays):
             low, high = np.quantile(draws, [0.05, 0.95], axis=0)
