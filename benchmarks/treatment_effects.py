@@ -48,8 +48,8 @@ def simulated(prognosis, run):
 def models(X, treated, y, table):
     """Name, use of the propensity, and a function that builds a GP or a GPX.
 
-    A GP has the treatment in X. A GPX has it in Z, or the treatment minus its probability, so that
-    its weight is that of what the other columns do not predict (Robinson, 1988).
+    A GP has the treatment in X. A GPX has it in Z, or the treatment minus its probability: the
+    weight then belongs to the part that the other columns do not predict (Robinson, 1988).
     """
 
     def weighed(X, z):

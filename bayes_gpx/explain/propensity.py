@@ -37,9 +37,8 @@ def with_propensity(
 
     Use it before you build a model of the outcome with ``GP(X, ...)`` or ``GPX(X, ..., Z)``:
     `treatment_effects` flags rows with an unusual propensity, and the model of the outcome may vary
-    with it. In a `GPX`, put the treatment minus this column into Z. A model
-    of the treatment (a `GP` with ``likelihood="bernoulli"``, fitted by "map") predicts each row
-    from the other folds.
+    with it. In a `GPX`, put the treatment minus this column into Z. A model of the treatment (a
+    `GP` with ``likelihood="bernoulli"``, fitted by "map") predicts each row from the other folds.
 
     Parameters
     ----------

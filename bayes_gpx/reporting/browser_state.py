@@ -2,7 +2,7 @@
 
 Each draw keeps the posterior of f at chosen rows R, which may be inducing points. Between them f
 has the prior's conditional distribution, given its values at R. With all training rows, or all
-inducing points, that is the model's posterior; otherwise it is an approximation, whose error is
+inducing points, that is the model's posterior; otherwise it is an approximation, and its error is
 measured. f of several outputs or classes is one function of points with a last column of codes.
 """
 

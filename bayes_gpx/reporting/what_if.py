@@ -80,8 +80,8 @@ def what_if(
     Parameters
     ----------
     model : GP or GPX
-        A model of `GP.of_event` shows a probability such as S(t). Of several classes or outputs, a
-        menu chooses which one is shown.
+        A model of `GP.of_event` shows a probability such as S(t). A menu chooses which of several
+        classes or outputs is shown.
     idata : xarray.DataTree or dict
         A fit, or a dict of fixed hyperparameters on the model's scale.
     X, Z : frame or array (m, d), (m, p), optional

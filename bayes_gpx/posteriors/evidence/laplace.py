@@ -301,7 +301,7 @@ class LaplaceEvidence(FindsMode):
     """(K, y, exposure, *hyperparameters) -> log marginal likelihood, and parts of its gradient.
 
     K (n, n) is the prior covariance of the latent values f at the observations. The other outputs
-    are its derivative in K; the mode f; alpha, the slope of log p(y | f) there; W, the information
+    are its derivative in K; the mode f; alpha = K^-1 f; W, the information
     there; the posterior variances of f; the derivative of the log marginal likelihood through the
     mode; and the proportion of each prior variance left by the other observations, 1 - W variance,
     (n,) each. Without a mode the first output is -inf and the gradient zero. Only the first output

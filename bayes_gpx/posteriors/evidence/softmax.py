@@ -203,9 +203,9 @@ class FindsModeOfClasses(FindsMode):
 class SoftmaxMode(FindsModeOfClasses):
     """(K, y) -> log marginal likelihood, and a summary of the data; no gradient.
 
-    The other outputs are alpha (n, C), the slope of log p(y | f) at the mode, where f is K alpha;
-    and roots (C + 1, n, n), lower triangular: of K + D_c^-1, which is E_c^-1, for each class, and
-    of S. Without a mode the first output is -inf.
+    The other outputs are alpha (n, C), with f = K alpha the mode; and roots (C + 1, n, n), lower
+    triangular: of K + D_c^-1, which is E_c^-1, for each class, and of S. Without a mode the first
+    output is -inf.
     """
 
     outputs = (pt.dscalar, pt.dmatrix, pt.dtensor3)
@@ -230,9 +230,9 @@ class SoftmaxMode(FindsModeOfClasses):
 class SoftmaxEvidence(FindsModeOfClasses):
     """(K, y) -> log marginal likelihood, and the parts of its gradient.
 
-    The other outputs are its derivative in K; alpha (n, C), the slope of log p(y | f) at the mode,
-    where f is K alpha; and the posterior covariances of each row's latent values (n, C, C). Without
-    a mode the first output is -inf and the gradient zero. Only the first output is differentiable.
+    The other outputs are its derivative in K; alpha (n, C), with f = K alpha the mode; and the
+    posterior covariances of each row's latent values (n, C, C). Without a mode the first output is
+    -inf and the gradient zero. Only the first output is differentiable.
     """
 
     outputs = (pt.dscalar, pt.dmatrix, pt.dmatrix, pt.dtensor3)
