@@ -6,10 +6,13 @@
 - `known`: hyperparameters are given; 40 of 2,000 candidates for 30 attributions, 8 runs;
 - `peer`: ALC next to BoTorch's integrated posterior variance;
 - `stopped`: rows are added until all signs are known; do 90% intervals hold the truth then?
-- `learned`: hyperparameters are fitted anew for every 5 rows, on functions and on pools of real
-  rows; runs are kept as cells and continued (`learned 20` for 20 runs);
+- `learned`: hyperparameters are fitted anew for every 5 rows, or are those of the whole pool, on
+  functions and on pools of real rows (`learned 20` for 20 runs, `learned map` for one fit);
+- `stopped_functions`: as `stopped`, on the functions of `learned`;
 - `maximum`: expected improvement next to BoTorch on Branin and Hartmann's function of 6 variables
   (`maximum 20`).
+
+Runs of the last three are kept as lines of `next_rows_*_cells.csv`, and a later call continues.
 """
 
 import csv
@@ -24,6 +27,8 @@ from pathlib import Path
 from time import perf_counter
 
 import numpy as np
+from scipy.spatial.distance import cdist
+from scipy.stats import qmc
 
 import bayes_gpx as bx
 
@@ -282,55 +287,98 @@ def problem(name, run):
     return X, y, rows, whole["attribution_mean"].values
 
 
+@cache
+def given(name):
+    """Hyperparameters of a fit to the whole pool."""
+    pool, y, *_ = problem(name, 0)
+    model = bx.GP(pool, y, scale=False)
+    return fixed_at(model, model.fit("map", **QUIET))
+
+
+def fitted(fit, name, X, y):
+    if fit == "given":
+        return bx.GP(X, y, scale=False), given(name)
+    model = bx.GP(X, y)
+    return model, model.fit(fit, **FITS[fit], **QUIET)
+
+
+def evenly(pool, taken, run):
+    """The candidates nearest to Sobol's scrambled sequence, without repetition."""
+    low, high = pool.min(axis=0), pool.max(axis=0)
+    points = qmc.Sobol(pool.shape[1], rng=run).random(64)
+    apart = cdist(points, (pool - low) / (high - low))
+    apart[:, taken] = np.inf
+    chosen = []
+    for row in apart[: STEPS * BATCH]:
+        row[chosen] = np.inf
+        chosen.append(int(row.argmin()))
+    return chosen
+
+
+def within(answer, truth):
+    bounds = answer["attribution_interval"].values
+    return ((bounds[..., 0] <= truth) & (truth <= bounds[..., 1])).mean()
+
+
 def errors(fit, name, method, run):
     """Root mean square error of attributions after each batch, and the share in 90% intervals."""
     pool, y, rows, truth = problem(name, run)
     rng = np.random.default_rng(1000 + run)
     taken = rng.choice(len(pool), START, replace=False).tolist()
-    found, held = [], []
+    spread = evenly(pool, taken, run) if method == "Sobol" else []
+    found = []
     for step in range(STEPS + 1):
-        model = bx.GP(pool[taken], y[taken])
-        idata = model.fit(fit, **FITS[fit], **QUIET)
+        model, idata = fitted(fit, name, pool[taken], y[taken])
         options = {"baseline": np.zeros(pool.shape[1]), "keep": "summary", **QUIET}
         answer = bx.attributions(model, idata, rows, **options)
         found.append(np.sqrt(np.mean((answer["attribution_mean"].values - truth) ** 2)))
-        bounds = answer["attribution_interval"].values
-        held.append(((bounds[..., 0] <= truth) & (truth <= bounds[..., 1])).mean())
-        if step < STEPS:
+        if step < STEPS and method == "Sobol":
+            taken += spread[BATCH * step : BATCH * (step + 1)]
+        elif step < STEPS:
             left = np.setdiff1d(np.arange(len(pool)), taken)
             chosen = choose(method, model, idata, pool[left], rows, BATCH, rng)
             taken += left[chosen].tolist()
-    return found, held[-1]
+    return found, within(answer, truth)
 
 
-FITS = {"map": {}, "laplace": {"draws": 200, "seed": 1}}
+FITS = {"given": {}, "map": {}, "laplace": {"draws": 200, "seed": 1}}
+RIVALS = (*METHODS, "Sobol")
 
 
-def learned(runs=20):
-    """Errors of attributions where hyperparameters are fitted after every 5 rows."""
-    cells = read("cells")
-    names = "fit", "problem", "method", "run"
-    done = {tuple(str(cell[name]) for name in names) for cell in cells}
-    for key in product(FITS, range(runs), (*FUNCTIONS, *POOLS), METHODS):
-        fit, run, problem_name, method = key
-        known = dict(zip(names, (fit, problem_name, method, run), strict=True))
-        if tuple(map(str, known.values())) in done:
-            continue
-        found, held = errors(*known.values())
+def cells_of(part, keys, compute):
+    """The cells of a part: those of its file, and the others of `keys`, computed."""
+    cells = read(f"{part}_cells")
+    done = {tuple(cell[name] for name in keys[0]) for cell in cells} if keys else set()
+    for key in keys:
+        if tuple(map(str, key.values())) not in done:
+            cells.append({k: str(v) for k, v in (key | compute(*key.values())).items()})
+            write(f"{part}_cells", cells)
+    return cells
+
+
+def learned(runs=20, fits=tuple(FITS)):
+    """Errors of attributions where hyperparameters are fitted after every 5 rows, or given."""
+
+    def cell(*key):
+        found, held = errors(*key)
         curve = {str(START + BATCH * k): f"{e:.5f}" for k, e in enumerate(found)}
-        cells.append(known | {"held": f"{held:.3f}"} | curve)
-        write("cells", cells)
-    write("learned", [summary(*key, cells) for key in product(FITS, (*FUNCTIONS, *POOLS))])
+        return {"held": f"{held:.3f}"} | curve
+
+    every = product(fits, range(runs), (*FUNCTIONS, *POOLS), RIVALS)
+    keys = [{"fit": f, "problem": p, "method": m, "run": r} for f, r, p, m in every]
+    cells = cells_of("learned", keys, cell)
+    there = [fit for fit in FITS if any(cell["fit"] == fit for cell in cells)]
+    write("learned", [summary(*key, cells) for key in product(there, (*FUNCTIONS, *POOLS))])
 
 
 def summary(fit, name, cells):
     """Mean errors after the last batch, and how many rows ours needs for the best rival's."""
     counts, curves = [START + BATCH * k for k in range(STEPS + 1)], {}
     cells = [cell for cell in cells if cell["fit"] == fit]
-    for method in METHODS:
+    for method in RIVALS:
         own = [cell for cell in cells if (cell["problem"], cell["method"]) == (name, method)]
         curves[method] = np.mean([[float(c[str(n)]) for n in counts] for c in own], axis=0)
-    best = min(curves[method][-1] for method in METHODS[1:])
+    best = min(curves[method][-1] for method in RIVALS[1:])
     reached = np.flatnonzero(curves["attributions"] <= best)
     ours = [c for c in cells if (c["problem"], c["method"]) == (name, "attributions")]
     row = {"fit": fit, "problem": name, "runs": len(ours), "before": f"{curves['ALC'][0]:.3f}"}
@@ -341,6 +389,42 @@ def summary(fit, name, cells):
     row["share in 90% intervals"] = f"{np.mean([float(c['held']) for c in ours]):.2f}"
     print(row, flush=True)
     return row
+
+
+def stopped_functions(runs=20):
+    """Coverage where rows were added by 5, with a new fit, until all signs were known."""
+
+    def cell(fit, name, run):
+        pool, y, rows, truth = problem(name, run)
+        taken = np.random.default_rng(1000 + run).choice(len(pool), START, replace=False).tolist()
+        options = {"baseline": np.zeros(pool.shape[1]), **QUIET}
+        while True:
+            model, idata = fitted(fit, name, pool[taken], y[taken])
+            left = np.setdiff1d(np.arange(len(pool)), taken)
+            asked = options | {"question": "attributions", "X_new": rows, "size": BATCH}
+            found = bx.next_rows(model, idata, pool[left], **asked)
+            if found.attrs["signs_known"] or len(taken) >= START + STEPS * BATCH:
+                break
+            taken += left[[int(k) for k in found["selected"].values]].tolist()
+        answer = bx.attributions(model, idata, rows, keep="summary", **options)
+        known = int(found.attrs["signs_known"])
+        return {"rows": len(taken), "known": known, "held": f"{within(answer, truth):.3f}"}
+
+    every = product(FITS, range(runs), FUNCTIONS)
+    keys = [{"fit": fit, "problem": name, "run": run} for fit, run, name in every]
+    cells, found = cells_of("stopped_functions", keys, cell), []
+    for fit, name in product(FITS, FUNCTIONS):
+        own = [cell for cell in cells if (cell["fit"], cell["problem"]) == (fit, name)]
+        rows, known, held = (
+            np.array([float(cell[key]) for cell in own]) for key in ("rows", "known", "held")
+        )
+        row = {"fit": fit, "problem": name, "runs": len(own), "signs known": int(known.sum())}
+        row |= {"median rows": int(np.median(rows))}
+        row["share of truths in 90% intervals"] = f"{held.mean():.3f}"
+        row["standard error"] = f"{held.std(ddof=1) / np.sqrt(len(own)):.3f}"
+        print(row, flush=True)
+        found.append(row)
+    write("stopped_functions", found)
 
 
 def branin(X):
@@ -405,27 +489,32 @@ CHOOSERS = {
 
 def maximum(runs=20):
     """Distance to the maximum (simple regret) after 10 random rows and 20 chosen ones."""
-    found = []
-    for name, (function, d, best) in SOUGHT.items():
-        for label, method in CHOOSERS.items():
-            regrets = []
-            for run in range(runs):
-                rng = np.random.default_rng(run)
-                X = rng.uniform(0, 1, (10, d))
-                y = function(X)
-                for step in range(20):
-                    candidates = rng.uniform(0, 1, (2000, d))
-                    near = np.clip(X[y.argmax()] + 0.05 * rng.normal(size=(500, d)), 0, 1)
-                    candidates = np.vstack([candidates, near])
-                    x = candidates[0] if method is None else method(X, y, candidates, step)
-                    X, y = np.vstack([X, x]), np.append(y, function(x[None]))
-                regrets.append(best - y.max())
-            row = {"function": name, "method": label, "runs": runs}
-            row |= {"median regret": f"{np.median(regrets):.3g}"}
-            row["mean regret"] = f"{np.mean(regrets):.3g}"
-            row["standard error"] = f"{np.std(regrets) / np.sqrt(runs):.2g}"
-            print(row, flush=True)
-            found.append(row)
+
+    def cell(name, label, run):
+        (function, d, best), method = SOUGHT[name], CHOOSERS[label]
+        rng = np.random.default_rng(run)
+        X = rng.uniform(0, 1, (10, d))
+        y = function(X)
+        for step in range(20):
+            candidates = rng.uniform(0, 1, (2000, d))
+            near = np.clip(X[y.argmax()] + 0.05 * rng.normal(size=(500, d)), 0, 1)
+            candidates = np.vstack([candidates, near])
+            x = candidates[0] if method is None else method(X, y, candidates, step)
+            X, y = np.vstack([X, x]), np.append(y, function(x[None]))
+        return {"regret": f"{best - y.max():.6f}"}
+
+    every = product(range(runs), SOUGHT, CHOOSERS)
+    keys = [{"function": name, "method": label, "run": run} for run, name, label in every]
+    cells, found = cells_of("maximum", keys, cell), []
+    for name, label in product(SOUGHT, CHOOSERS):
+        own = [cell for cell in cells if (cell["function"], cell["method"]) == (name, label)]
+        regrets = np.array([float(cell["regret"]) for cell in own])
+        row = {"function": name, "method": label, "runs": len(own)}
+        row |= {"median regret": f"{np.median(regrets):.3g}"}
+        row["mean regret"] = f"{regrets.mean():.3g}"
+        row["standard error"] = f"{regrets.std() / np.sqrt(len(own)):.2g}"
+        print(row, flush=True)
+        found.append(row)
     write("maximum", found)
 
 
@@ -453,6 +542,7 @@ PARTS = {
     "peer": peer,
     "stopped": stopped,
     "learned": learned,
+    "stopped_functions": stopped_functions,
     "maximum": maximum,
 }
 
@@ -462,8 +552,9 @@ def main(words):
     warnings.simplefilter("ignore", bx.FitWarning)
     names = [word for word in words if word in PARTS] or [*PARTS]
     runs = [int(word) for word in words if word.isdigit()]
+    fits = {"fits": fits} if (fits := [word for word in words if word in FITS]) else {}
     for name in names:
-        PARTS[name](*runs)
+        PARTS[name](*runs, **fits)
 
 
 if __name__ == "__main__":

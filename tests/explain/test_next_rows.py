@@ -374,6 +374,33 @@ def test_what_is_told_of_chosen_rows():
     assert bx.to_pandas(found)["score"].tolist() == found["score"].values.tolist()
 
 
+def test_sd_by_a_variational_fit_after_new_rows():
+    """With normal noise the fit is the optimal one, as is the model with more rows."""
+    priors = {"lengthscale": THETA["lengthscale"], "amplitude": THETA["amplitude"]}
+    options = {"scale": False, "approximation": bx.Inducing(X[:5])}
+    model = bx.GP(X, Y, priors=priors, **options)
+    idata = model.fit("svgp", start=THETA, **QUIET)
+    asked = {"question": "predictions", "X_new": ROWS, "size": 2}
+    found = bx.next_rows(model, idata, INSIDE, **asked, **QUIET)
+    chosen = INSIDE[found["selected"].values]
+    more = bx.GP(np.vstack([X, chosen]), np.append(Y, [5.0, -7.0]), **options)
+    theta = THETA | {"sigma": idata["posterior"]["sigma"].item()}
+    after = bx.predictions(more, theta, ROWS, keep="summary", **QUIET)["f_sd"]
+    assert_allclose(found["sd_after"].values, after.values, rtol=1e-8)
+
+
+def test_rows_of_a_sparse_z_count_as_dense_ones():
+    from scipy import sparse
+
+    after, asked = [], {"question": "predictions", "X_new": ROWS, "size": 2}
+    for told in (np.asarray, sparse.csr_matrix):
+        model = bx.GPX(X, Y, told(Z), scale=False)
+        beside = {"Z_new": told(Z_ROWS), "Z_candidates": told(Z_CANDIDATES)}
+        found = bx.next_rows(model, GPX_THETA, CANDIDATES, **asked, **beside, **QUIET)
+        after.append(found["sd_after"].values)
+    assert_allclose(*after, rtol=1e-8)
+
+
 def test_weights_of_a_sparse_z_are_not_asked_about():
     from scipy import sparse
 
