@@ -27,7 +27,8 @@ from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, one_of
 
 if TYPE_CHECKING:
-    from bayes_gpx.model.model import Model
+    from bayes_gpx.likelihoods.rows import tails_of
+from bayes_gpx.model.model import Model
 
 LOOKED_AT = 3
 """Number of rows to check functions, responses and explanations at, spread over the data."""
@@ -183,7 +184,7 @@ def _times(model: Model, given: Column | None, posterior: xr.DataTree | None) ->
         model.training.refuse_censored("calibrate", cure)
         return None
     observation = model.specification.observation
-    if not hasattr(observation, "log_tails") or model.specification.classes is not None:
+    if tails_of(observation) is None or model.specification.classes is not None:
         raise ValueError(
             f"censoring_times was given, but likelihood={model.specification.likelihood!r} does "
             "not support censored rows. Leave it out."

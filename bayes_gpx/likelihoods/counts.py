@@ -13,6 +13,7 @@ from bayes_gpx.data.response import read_counts
 from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta, column
 from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
 from bayes_gpx.likelihoods.predictive import Counted, Predictive
+from bayes_gpx.likelihoods.tails import Slopes
 from bayes_gpx.numerics.gaussian_expectations import DROP, NODES, SDS, nodes, standard_nodes
 from bayes_gpx.numerics.jets import Jet, expectation
 from bayes_gpx.numerics.special import log_rising_ratio, ndtr, softplus
@@ -44,6 +45,13 @@ class _Counts(Counted, LogLink):
         peak = pt.switch(y > 0, pt.log(pt.maximum(y, 1.0)) + unit, lowest)
         log_p = lambda f: self.logp(f, y[:, None], theta, column(exposure))  # noqa: E731
         return nodes(log_p, mean, variance, slope, peak)
+
+    def tails(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Slopes, Slopes]:
+        """Logs of the probabilities of at most y, and of more than y, given f."""
+        # That of at most y falls with f at the rate (y + 1) p(y + 1 | f).
+        return self.tails_by_rate(f, y + 1.0, theta, exposure)
 
     def cumulative_predictive(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None

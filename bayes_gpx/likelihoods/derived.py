@@ -5,6 +5,7 @@ forms replace parts of it where they are known to be faster.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -24,7 +25,15 @@ from pytensor.tensor.rewriting.ofg import inline_ofg_node
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.data.response import SUPPORTS, read_within
 from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta, column
-from bayes_gpx.numerics.gaussian_expectations import NODES, SDS, narrowed, nodes, trapezoid
+from bayes_gpx.likelihoods.tails import Slopes, summed_tail
+from bayes_gpx.numerics.gaussian_expectations import (
+    NODES,
+    SDS,
+    half_line,
+    narrowed,
+    nodes,
+    trapezoid,
+)
 from bayes_gpx.numerics.threads import ThreadedFunction
 
 FARTHEST = 30.0
@@ -43,6 +52,9 @@ standard deviations of f where the log density is not concave."""
 
 AT_ONCE = 2000
 """Variances of y are computed for so many rows at once."""
+
+
+type Tails = Callable[..., tuple[Slopes, Slopes]]
 
 
 class Template(NamedTuple):
@@ -186,6 +198,28 @@ class Derived(ScalarLikelihood):
         u, log_weights = trapezoid(height, low, high)
         return to_y(u), pt.exp(log_weights)
 
+    @property
+    def tails(self) -> Tails | None:
+        """Logs of the probabilities of at most y, and of more than y, with slopes in f.
+
+        They are sums over a continuous y, and None where `logp` is not concave.
+        """
+        return None if self.discrete or not (self.concave and self.smooth) else self._tails
+
+    def _tails(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Slopes, Slopes]:
+        every = pt.broadcast_arrays(f, y, 1.0 if exposure is None else exposure)
+        at, bound, own = (v.ravel()[:, None] for v in every)
+        to_y, log_rate = _SCALES[self.support]
+        height = lambda u: _known(self.logp(at, to_y(u), theta, own) + log_rate(u))  # noqa: E731
+        found = []
+        for side in (-1.0, 1.0):
+            u, log_weights = half_line(height, _INVERSES[self.support](bound), side)
+            tail = summed_tail(log_weights, self.derivatives(at, to_y(u), theta, own))
+            found.append(Slopes(*(part.reshape(every[0].shape) for part in tail)))
+        return found[0], found[1]
+
     def response(self, f: Tensor, exposure: Exposure = None) -> Response:
         """Mean of y, with two derivatives."""
         return Response(*self._applied(_template(self).response, f, 0.0, {}, exposure))
@@ -235,6 +269,13 @@ _SCALES: dict[str, Any] = {
     ),
 }
 """For each support, y as a function of a real number, and the log of its derivative."""
+
+_INVERSES: dict[str, Any] = {
+    "real": pt.arcsinh,
+    "positive": pt.log,
+    "unit": lambda y: pt.log(y) - pt.log1p(-y),
+}
+"""The real number of which y is that function."""
 
 
 def _known(log_density: Tensor) -> Tensor:

@@ -5,7 +5,10 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood
+from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta
+from bayes_gpx.likelihoods.tails import Slopes, tail_of_rate
+from bayes_gpx.numerics.gaussian_expectations import half_line
+from bayes_gpx.numerics.special import log_sum_exp
 
 
 class LogLink(ScalarLikelihood):
@@ -23,6 +26,29 @@ class LogLink(ScalarLikelihood):
     def expected(self, mean: Tensor, variance: Tensor, exposure: Exposure = None) -> Response:
         """Expected mean and derivatives where f ~ N(mean, variance)."""
         return self.response(mean + variance / 2.0, exposure)
+
+    def tails_by_rate(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure
+    ) -> tuple[Slopes, Slopes]:
+        """Logs of two probabilities, that fall and grow with f at the rate y p(y | f)."""
+        # They are integrals of this rate over g beyond f. Averages of differences of its slopes
+        # keep their digits where a probability is e^-1000.
+        log_rate_here = self.logp(f, y, theta, exposure)
+        first, second, _ = self.derivatives(f, y, theta, exposure)
+        every = pt.broadcast_arrays(f, y, 1.0 if exposure is None else exposure, first)
+        start, own, times, here = (v.ravel()[:, None] for v in every)
+        found = []
+        for side in (-1.0, 1.0):
+            log_rate = lambda g: self.logp(g, own, theta, times)  # noqa: E731
+            g, log_weights = half_line(log_rate, start, -side)
+            value = log_sum_exp(log_weights)
+            off = self.derivatives(g, own, theta, times)[0] - here
+            change = (pt.exp(log_weights - value[:, None]) * off).sum(axis=1)
+            value, change = (v.reshape(every[0].shape) for v in (value, change))
+            slope = side * pt.exp(log_rate_here - value)
+            value = pt.minimum(value + pt.log(y), np.float64(0.0))
+            found.append(tail_of_rate(value, slope, change, second))
+        return found[0], found[1]
 
     def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
         """Log of the mean y, or of y per exposure; raises if all y are 0."""

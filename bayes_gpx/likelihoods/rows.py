@@ -17,6 +17,7 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.data.row_data import CENSORING
 from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta
+from bayes_gpx.likelihoods.derived import Tails
 from bayes_gpx.likelihoods.tails import Slopes
 from bayes_gpx.numerics.gaussian_expectations import nodes
 
@@ -140,7 +141,7 @@ class Censored(_OfRows):
     """In some rows y is only known to be at most a bound, above a bound, or between two.
 
     The last two columns of the exposure are the upper end of an interval (in other rows, some
-    number above y) and the code of the kind of row. The likelihood has `log_tails`. Log
+    number above y) and the code of the kind of row. The likelihood has tails; see `tails_of`. Log
     probabilities of intervals are concave in f, because y has a log-concave density around a
     location that f moves.
     """
@@ -155,10 +156,11 @@ class Censored(_OfRows):
     ) -> list[tuple[Tensor, Slopes]]:
         """For each kind, its rows, and log probabilities of its events with slopes."""
         upper, code, rest = exposure[..., -2], exposure[..., -1], self._rest(exposure)
-        below, above = self.likelihood.log_tails(f, y, theta, rest)
+        tails = cast(Tails, tails_of(self.likelihood))
+        below, above = tails(f, y, theta, rest)
         found = {"left": below, "right": above}
         if "interval" in self.kinds:
-            within, beyond = self.likelihood.log_tails(f, upper, theta, rest)
+            within, beyond = tails(f, upper, theta, rest)
             # The difference of the smaller tails keeps its digits.
             low = pt.lt(within[0], above[0])
             both = ((within, above), (below, beyond))
@@ -194,6 +196,11 @@ class Censored(_OfRows):
     expected_log = ScalarLikelihood.expected_log
     log_predictive = score = ScalarLikelihood.log_predictive
     posterior_moments = ScalarLikelihood.posterior_moments
+
+
+def tails_of(likelihood: Any) -> Tails | None:
+    """What gives logs of the probabilities of at most y, and of more than y, with slopes in f."""
+    return getattr(likelihood, "log_tails", None) or getattr(likelihood, "tails", None)
 
 
 def _values(y: Tensor, exposure: Any) -> Tensor:

@@ -2,10 +2,11 @@
 
 from typing import NamedTuple, cast
 
+import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, softplus
+from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, log_sum_exp, softplus
 
 
 class Slopes(NamedTuple):
@@ -48,3 +49,29 @@ def gumbel_tails(z: Tensor, rate: Tensor) -> tuple[Slopes, Slopes]:
     grown = 1.0 - hazard - first
     below += [first, first * grown, first * (pt.sqr(grown) - hazard - first * grown)]
     return Slopes(*below).along(-rate), above.along(-rate)
+
+
+def summed_tail(log_weights: Tensor, slopes: tuple[Tensor, ...]) -> Slopes:
+    """Log of a sum (n,) of exp(log_weights), (n, K), from slopes of log weights in f.
+
+    Derivatives are the first three cumulants of the slopes, and averages of further slopes.
+    """
+    value = log_sum_exp(log_weights)
+    weights = pt.exp(log_weights - value[:, None])
+    average = lambda v: (weights * v).sum(axis=1)  # noqa: E731
+    first, second, third = slopes
+    mean = average(first)
+    off = first - mean[:, None]
+    curvature = average(second + pt.sqr(off))
+    bend = average(third + 3.0 * off * (second - average(second)[:, None]) + off**3)
+    return Slopes(value, mean, pt.minimum(curvature, np.float64(0.0)), bend)
+
+
+def tail_of_rate(value: Tensor, slope: Tensor, change: Tensor, second: Tensor) -> Slopes:
+    """Log of an integral over g beyond f, `value` with `slope`, of a function of g.
+
+    The log of this function has the second derivative `second` at f, and a first derivative that
+    is larger by `change` at g, on average.
+    """
+    curvature = -slope * change
+    return Slopes(value, slope, curvature, slope * (second - curvature) - curvature * change)

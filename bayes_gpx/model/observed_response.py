@@ -19,7 +19,7 @@ from bayes_gpx.aliases import Rename, Tensor, TensorLike
 from bayes_gpx.data.row_data import RowData
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.training import TrainingData
-from bayes_gpx.likelihoods.rows import Weighted
+from bayes_gpx.likelihoods.rows import Weighted, tails_of
 from bayes_gpx.model.latent_variables import latent_values, weighed_values
 from bayes_gpx.model.specification import Specification
 from bayes_gpx.numerics.row_sums import parameters_of
@@ -335,9 +335,10 @@ def refuse_row_data(
             "Use one of a single latent value",
         ),
         (
-            rows.censoring is not None and not hasattr(observation, "log_tails"),
-            f"{likelihood}, of which tail probabilities are not precise enough",
-            "Use 'normal', 'lognormal', 'weibull' or 'loglogistic'",
+            rows.censoring is not None and tails_of(observation) is None,
+            f"{likelihood}, whose log probability of a bound may not be concave in f",
+            "Use 'normal', 'lognormal', 'gamma', 'weibull', 'loglogistic', 'poisson' or "
+            "'negative_binomial'",
         ),
         (
             given == "weights" and specification.family == "GPX" and not no_deviations,

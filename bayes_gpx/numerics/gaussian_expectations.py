@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.numerics.special import log_normal, log_sum_exp, ndtr, stirling
+from bayes_gpx.numerics.special import log_normal, log_sum_exp, ndtr, softplus, stirling
 
 NODES = 281
 """Nodes of a trapezoid rule, exact to round-off whatever the standard deviation; with Student-t
@@ -66,6 +66,19 @@ def trapezoid(
     low, high = narrowed(height, low, high)
     x = _grid(low, high, NODES)
     return x, height(x) + pt.log((high - low) / (NODES - 1))[:, None]
+
+
+def half_line(
+    height: Callable[[Tensor], Tensor], start: Tensor, side: float
+) -> tuple[Tensor, Tensor]:
+    """Nodes x (n, K) and log weights of such an integral from `start` (n, 1) to -inf or inf.
+
+    `side` is -1 or 1. The integrand is negligible further than 60 away.
+    """
+    x = lambda v: start + side * softplus(v)  # noqa: E731
+    low, high = (pt.full_like(start[:, 0], end) for end in (-DROP, 60.0))
+    v, log_weights = trapezoid(lambda v: height(x(v)) - softplus(-v), low, high)
+    return x(v), log_weights
 
 
 def narrowed(

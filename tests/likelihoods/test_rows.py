@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
@@ -115,6 +116,26 @@ KNOWN = {
         {"shape": 1.7},
         lambda f: stats.weibull_min(1.7, scale=np.exp(f) / stats.weibull_min(1.7).mean()),
     ),
+    "gamma": ({"shape": 3.1}, lambda f: stats.gamma(3.1, scale=np.exp(f) / 3.1)),
+    "poisson": ({}, lambda f: stats.poisson(np.exp(f))),
+    "negative_binomial": (
+        {"dispersion": 1.7},
+        lambda f: stats.nbinom(1.7, 1.7 / (1.7 + np.exp(f))),
+    ),
+    "Gumbel noise": ({"scale": 0.6}, lambda f: stats.gumbel_r(f, 0.6)),
+    "a proportion": ({}, lambda f: stats.powerlaw(np.exp(f))),
+}
+OWN = {
+    "Gumbel noise": bx.likelihoods.custom(
+        lambda f, exposure, scale: pm.Gumbel.dist(f, scale),
+        mean=lambda f, exposure: f,
+        priors={"scale": pm.HalfNormal.dist(1.0)},
+    ),
+    "a proportion": bx.likelihoods.custom(
+        lambda f, exposure: pm.Beta.dist(pm.math.exp(f), 1.0),
+        mean=lambda f, exposure: pm.math.sigmoid(f),
+        support="unit",
+    ),
 }
 
 
@@ -123,8 +144,10 @@ def test_bounds_have_the_probabilities_of_scipy(name):
     """With slopes that are differences of them, also where a tail is 1e-100."""
     values, distribution = KNOWN[name]
     theta = {n: pt.as_tensor(np.float64(v)) for n, v in values.items()}
-    given = Censored(named(name), CENSORING[1:])
-    f, low, high = np.array([-0.7, 0.1, 0.9, 0.4, 4.0]), 2.0, 3.5
+    given = Censored(OWN.get(name) or named(name), CENSORING[1:])
+    f, low, high = np.array([-0.7, 0.1, 0.9, 0.4, 4.0]), 2.0, 4.0
+    if name == "a proportion":
+        low, high = 0.3, 0.9
     codes = [0, 1, 2, 3, 1]
     exposures = np.column_stack([np.ones(5), np.full(5, high), codes])
     symbol, y = pt.dvector("f"), np.full(5, low)
@@ -135,14 +158,14 @@ def test_bounds_have_the_probabilities_of_scipy(name):
     function = pytensor.function([symbol], outputs, mode=MODE)
     of = [distribution(value) for value in f]
     expected = [
-        of[0].logpdf(low),
+        of[0].logpmf(low) if hasattr(of[0], "logpmf") else of[0].logpdf(low),
         of[1].logcdf(low),
         of[2].logsf(low),
         np.log(of[3].cdf(high) - of[3].cdf(low)),
         of[4].logcdf(low),
     ]
     found = function(f)
-    assert_allclose(found[0], expected, rtol=1e-10)
+    assert_allclose(found[0], expected, rtol=1e-10, atol=1e-8 if name in OWN else 0.0)
     after, before = function(f + 1e-4), function(f - 1e-4)
     for k in range(3):
         difference = (after[k] - before[k]) / 2e-4
@@ -150,19 +173,38 @@ def test_bounds_have_the_probabilities_of_scipy(name):
     assert (found[2] <= 1e-12).all()
 
 
-@pytest.mark.parametrize("likelihood", ["normal", pytest.param("weibull", marks=pytest.mark.slow)])
-def test_a_bound_that_says_nothing_is_no_row(likelihood):
+@pytest.mark.parametrize(
+    ("likelihood", "bound"),
+    [
+        ("normal", ("right", -1e6)),
+        ("poisson", ("left", 1e6)),
+        pytest.param("weibull", ("right", 1e-300), marks=pytest.mark.slow),
+    ],
+)
+def test_a_bound_that_says_nothing_is_no_row(likelihood, bound):
     y = RESPONSES[likelihood].copy()
     censoring = np.full(N, "none", dtype=object)
-    censoring[:3], y[:3] = "right", -1e6 if likelihood == "normal" else 1e-300
+    censoring[:3], y[:3] = bound
     whole = bx.GP(X, y, likelihood=likelihood, censoring=censoring, scale=False)
     fewer = bx.GP(X[3:], y[3:], likelihood=likelihood, scale=False)
-    x = np.array([0.1, -0.2, 0.3, -0.4])
+    x = 0.1 * np.arange(1.0, 3.0 + len(theta_of(whole)) - 1.0)
     values = [density_at(m, x)[0] for m in (whole, fewer)]
     assert_allclose(*values, rtol=1e-9)
     found = [bx.predictions(m, theta_of(m), X[:4], on="latent", **SUMMARY) for m in (whole, fewer)]
     for name in ("f_mean", "f_sd"):
         assert_allclose(found[0][name], found[1][name], atol=1e-8)
+
+
+@pytest.mark.parametrize("likelihood", ["gamma", "negative_binomial"])
+def test_a_density_with_bounds_has_the_gradient_of_its_differences(likelihood):
+    """Sums over f depend on the hyperparameters of the likelihood, too."""
+    y = np.minimum(RESPONSES["poisson"] + (likelihood == "gamma"), 2.0)
+    kinds = np.where(y < 2.0, "none", "right")
+    model = bx.GP(X, y, likelihood=likelihood, censoring=kinds)
+    x, step = np.array([0.1, -0.2, 0.3, 0.4]), 1e-4
+    values = [density_at(model, x + s * e)[0] for e in np.eye(4) for s in (step, -step)]
+    differences = (np.array(values[::2]) - values[1::2]) / (2.0 * step)
+    assert_allclose(density_at(model, x)[1], differences, rtol=1e-5, atol=1e-5)
 
 
 def test_a_narrow_interval_is_its_width_times_the_density():
@@ -219,7 +261,7 @@ def test_a_model_of_latent_values_has_the_density_of_its_rows():
         ({"weights": np.zeros(N)}, "not above 0"),
         ({"censoring": ["none"] * (N - 1) + ["dead"]}, "'dead' at position 15"),
         ({"censoring": ["interval"] * N}, "no upper end"),
-        ({"censoring": ["left"] * N, "likelihood": "poisson", "y": "poisson"}, "not precise"),
+        ({"censoring": ["left"] * N, "likelihood": "student_t", "y": "student_t"}, "be concave"),
         ({"weights": np.ones(N), "likelihood": "categorical", "y": "bernoulli"}, "several latent"),
     ],
 )
