@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, cast
+from weakref import ref
 
 import numpy as np
 import pymc as pm
 import pytensor
 import pytensor.tensor as pt
-from pymc.distributions.shape_utils import rv_size_is_none
+from pymc.distributions.custom import CustomDistRV, CustomSymbolicDistRV
+from pymc.distributions.shape_utils import _change_dist_size, rv_size_is_none
+from pymc.logprob.abstract import _logcdf, _logprob
 from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace
 
@@ -102,7 +105,8 @@ def collapsed(
         return scaling.center + scaling.scale * cast(Callable, draw)(*parts_and_size)
 
     pm.modelcontext(None).collapsed = True  # of which `BoundModel` warns
-    pm.CustomDist(
+    before = _kinds()
+    y = pm.CustomDist(
         rename("y"),
         *density.parts,
         logp=log_density,
@@ -111,7 +115,37 @@ def collapsed(
         observed=training.y,
         **({} if draw is None else {"dist": dist}),
     )
+    _keep_with(y, log_density, len(density.parts), _kinds() - before)
     return density.parts
+
+
+def _kinds() -> set[type]:
+    """The classes that PyMC has made for distributions such as y."""
+    return {*CustomDistRV.__subclasses__(), *CustomSymbolicDistRV.__subclasses__()}
+
+
+def _keep_with(y: Any, log_density: Callable, number: int, kinds: set[type]) -> None:
+    """Let the data live as long as y, which has this log density of so many parameters.
+
+    PyMC registers functions for the classes of each new distribution for as long as the program
+    runs, and they refer to its parameters. PyTensor keeps the op.
+    """
+    op = y.owner.op
+    first = 1 if isinstance(op, CustomSymbolicDistRV) else 2  # after the size, or rng and size
+    op.log_density, op.params = ref(log_density), slice(first, first + number)
+    y.tag.log_density = log_density  # which copies of y have, too
+    for kind in kinds:
+        _logprob.register(kind, _own_log_density)
+        _logcdf.register(kind, _not_of_all_rows)
+        _change_dist_size.register(kind, _not_of_all_rows)
+
+
+def _own_log_density(op: Any, values: Sequence, *inputs: Tensor, **_: Any) -> Tensor:
+    return cast(Tensor, op.log_density()(values[0], *inputs[op.params]))
+
+
+def _not_of_all_rows(*_: Any, **__: Any) -> Tensor:
+    raise NotImplementedError("The responses of all rows have no distribution function or size.")
 
 
 def _unfolded(given: Conditioning) -> Conditioning:

@@ -62,7 +62,8 @@ class Views:
         if observation.processes:
             raise ValueError(
                 f"of is {of!r}, but likelihood={self.specification.likelihood!r} has two latent "
-                "values for each row. Take the share of draws of y from bx.predictions instead."
+                "values for each row. Take the share of draws of y from bx.predictions instead; a "
+                "quantile is the mean plus a multiple of the sd, in every explanation's draws."
             )
         if observation.class_shape or not observation.ordered:
             raise ValueError(

@@ -1,6 +1,8 @@
 """From specification to a plain PyMC model."""
 
 import functools
+import gc
+import weakref
 
 import numpy as np
 import pymc as pm
@@ -363,3 +365,16 @@ def test_two_models_in_one_need_names():
         with pytest.raises(ValueError, match="has a 'X' already.*Pass a name="):
             bx.GP(X, X[:, 1])
         bx.GP(X, X[:, 1], name="second")
+
+
+@pytest.mark.parametrize("approximation", [None, bx.HSGP(4), bx.Inducing(4)])
+def test_data_are_freed_with_the_model(approximation):
+    """PyMC keeps functions of each distribution for good, and they must not refer to data."""
+    X, noise = np.random.default_rng(0).uniform(size=(2, 12, 2))
+    model = bx.GP(X, X[:, 0] + noise[:, 0], approximation=approximation)
+    idata = model.fit("map", progressbar=False)
+    bx.attributions(model, idata, X[:2], keep="summary", progressbar=False)
+    data = weakref.ref(model.training.X.values)
+    del model
+    gc.collect()
+    assert data() is None
