@@ -372,21 +372,29 @@ def learned(runs=20, fits=tuple(FITS)):
 
 
 def summary(fit, name, cells):
-    """Mean errors after the last batch, and how many rows ours needs for the best rival's."""
-    counts, curves = [START + BATCH * k for k in range(STEPS + 1)], {}
-    cells = [cell for cell in cells if cell["fit"] == fit]
-    for method in RIVALS:
-        own = [cell for cell in cells if (cell["problem"], cell["method"]) == (name, method)]
-        curves[method] = np.mean([[float(c[str(n)]) for n in counts] for c in own], axis=0)
+    """Mean errors after the last batch, and how many rows ours needs for the best rival's.
+
+    Over the runs that all methods have.
+    """
+    counts = [START + BATCH * k for k in range(STEPS + 1)]
+    own = {
+        method: {c["run"]: c for c in cells if [fit, name, method] == [*c.values()][:3]}
+        for method in RIVALS
+    }
+    runs = sorted(set.intersection(*map(set, own.values())))
+    curves = {
+        method: np.mean([[float(of[run][str(n)]) for n in counts] for run in runs], axis=0)
+        for method, of in own.items()
+    }
     best = min(curves[method][-1] for method in RIVALS[1:])
     reached = np.flatnonzero(curves["attributions"] <= best)
-    ours = [c for c in cells if (c["problem"], c["method"]) == (name, "attributions")]
-    row = {"fit": fit, "problem": name, "runs": len(ours), "before": f"{curves['ALC'][0]:.3f}"}
+    row = {"fit": fit, "problem": name, "runs": len(runs), "before": f"{curves['ALC'][0]:.3f}"}
     row |= {method: f"{curve[-1]:.3f}" for method, curve in curves.items()}
     row["rows added for the best rival's error"] = (
         counts[reached[0]] - START if len(reached) else ""
     )
-    row["share in 90% intervals"] = f"{np.mean([float(c['held']) for c in ours]):.2f}"
+    held = [float(own["attributions"][run]["held"]) for run in runs]
+    row["share in 90% intervals"] = f"{np.mean(held):.2f}"
     print(row, flush=True)
     return row
 

@@ -209,7 +209,7 @@ class Derived(ScalarLikelihood):
     def _tails(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Slopes, Slopes]:
-        every = pt.broadcast_arrays(f, y, 1.0 if exposure is None else exposure)
+        every = pt.broadcast_arrays(f, y, pt.ones_like(f) if exposure is None else exposure)
         at, bound, own = (v.ravel()[:, None] for v in every)
         to_y, log_rate = _SCALES[self.support]
         height = lambda u: _known(self.logp(at, to_y(u), theta, own) + log_rate(u))  # noqa: E731

@@ -35,7 +35,7 @@ class LogLink(ScalarLikelihood):
         # keep their digits where a probability is e^-1000.
         log_rate_here = self.logp(f, y, theta, exposure)
         first, second, _ = self.derivatives(f, y, theta, exposure)
-        every = pt.broadcast_arrays(f, y, 1.0 if exposure is None else exposure, first)
+        every = pt.broadcast_arrays(f, y, pt.ones_like(f) if exposure is None else exposure, first)
         start, own, times, here = (v.ravel()[:, None] for v in every)
         found = []
         for side in (-1.0, 1.0):
