@@ -5,9 +5,9 @@
 
 `simulate` draws data of 250 rows from the designs of Hahn, Murray and Carvalho (2020), section 6.1:
 treatment is more probable where the response is larger without it, and the effect is 1 + 2 x2 x4.
-Each run is a line for each model in `treatment_effects_runs.csv`, and a run that is there already
-is not repeated, so an interrupted call continues. `ihdp` needs the data folder (BAYES_GPX_DATA) and
-stochtree.
+Each run is a line for each model in `treatment_effects_runs.csv`, and a line that is there already
+is not computed again, so an interrupted call continues. stochtree's causal forest (BCF) has the
+first 100 runs. `ihdp` needs the data folder (BAYES_GPX_DATA).
 """
 
 import csv
@@ -15,6 +15,7 @@ import os
 import sys
 import time
 import warnings
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,8 @@ import bayes_gpx as bx
 FOLDER = Path(__file__).parent
 RUNS = FOLDER / "treatment_effects_runs.csv"
 N, QUIET = 250, {"progressbar": False}
+PEER_RUNS = 100
+TRENDS = "linear + matern52"
 NUMBERS = ("ate_error", "ate_sd", "ate_held", "rows_held", "rmse", "seconds")
 
 
@@ -45,71 +48,98 @@ def simulated(prognosis, run):
     return X, pd.Series(treated, name="treated"), pd.Series(y, name="y"), effect
 
 
-def models(X, treated, y, table):
-    """Name, use of the propensity, and a function that builds a GP or a GPX.
-
-    A GP has the treatment in X. A GPX has it in Z, or the treatment minus its probability: the
-    weight then belongs to the part that the other columns do not predict (Robinson, 1988).
-    """
-
-    def weighed(X, z):
-        options = {"intercept": True, "priors": {"sigma_w": 0}, "weight_prior": "per_feature"}
-        return bx.GPX(X, y, z.to_frame(), **options)
-
-    centered = treated - table["propensity"].rename(treated.name)
-    return [
-        ("GP", "no", lambda: bx.GP(X.assign(treated=treated), y)),
-        ("GP", "in X", lambda: bx.GP(table.assign(treated=treated), y)),
-        ("GPX", "no", lambda: weighed(X, treated)),
-        ("GPX", "in X", lambda: weighed(table, treated)),
-        ("GPX", "subtracted", lambda: weighed(X, centered)),
-        ("GPX", "both", lambda: weighed(table, centered)),
-    ]
+def gp(X, treated, y):
+    return bx.GP(X.assign(treated=treated), y)
 
 
-def estimated(build, effect):
+def gpx(X, z, y, kernel="expquad"):
+    options = {"intercept": True, "priors": {"sigma_w": 0}, "weight_prior": "per_feature"}
+    return bx.GPX(X, y, z.to_frame(), kernel=kernel, **options)
+
+
+def less_propensity(treated, table):
+    return treated - table["propensity"].rename(treated.name)
+
+
+# By name and use of the propensity, functions of X, treatment, response, and X with the propensity.
+# A GP has the treatment in X. A GPX has it in Z, or the treatment minus its probability: the weight
+# then belongs to the part that the other columns do not predict (Robinson, 1988).
+MODELS = {
+    ("GP", "no"): lambda X, t, y, table: gp(X, t, y),
+    ("GP", "in X"): lambda X, t, y, table: gp(table, t, y),
+    ("GPX", "no"): lambda X, t, y, table: gpx(X, t, y),
+    ("GPX", "in X"): lambda X, t, y, table: gpx(table, t, y),
+    ("GPX", "subtracted"): lambda X, t, y, table: gpx(X, less_propensity(t, table), y),
+    ("GPX", "both"): lambda X, t, y, table: gpx(table, less_propensity(t, table), y),
+    (f"GPX {TRENDS}", "no"): lambda X, t, y, table: gpx(X, t, y, TRENDS),
+    (f"GPX {TRENDS}", "both"): lambda X, t, y, table: gpx(
+        table, less_propensity(t, table), y, TRENDS
+    ),
+}
+PEER = ("stochtree BCF", "in X")
+
+
+def estimated(model, effect):
     """Errors, and truths inside of 90% intervals, of a fit by MAP."""
     began = time.process_time()
-    model = build()
     fit = model.fit("map", seed=1, **QUIET)
     found = bx.treatment_effects(model, fit, treatment="treated", keep="summary", **QUIET)
     seconds = time.process_time() - began
-    low, high = found["effect_interval"].values.T
-    least, most = found["ate_interval"].values
-    ate = effect.mean()
+    ate = found["ate_mean"].item(), found["ate_sd"].item(), found["ate_interval"].values
+    rows = found["effect_mean"].values, found["effect_interval"].values.T
+    return scores(ate, rows, seconds, effect)
+
+
+def scored_draws(draws, seconds, effect):
+    """The same of draws of effects, (draws, n)."""
+    average = draws.mean(axis=1)
+    ate = average.mean(), average.std(), np.quantile(average, [0.05, 0.95])
+    rows = draws.mean(axis=0), np.quantile(draws, [0.05, 0.95], axis=0)
+    return scores(ate, rows, seconds, effect)
+
+
+def scores(ate, rows, seconds, effect):
+    (mean, sd, (least, most)), (means, (low, high)) = ate, rows
     return {
-        "ate_error": found["ate_mean"].item() - ate,
-        "ate_sd": found["ate_sd"].item(),
-        "ate_held": float(least < ate < most),
+        "ate_error": mean - effect.mean(),
+        "ate_sd": sd,
+        "ate_held": float(least < effect.mean() < most),
         "rows_held": ((low < effect) & (effect < high)).mean(),
-        "rmse": np.sqrt(np.mean((found["effect_mean"].values - effect) ** 2)),
+        "rmse": np.sqrt(np.mean((means - effect) ** 2)),
         "seconds": seconds,
     }
 
 
 def simulate(runs):
     """Add the missing runs, and write the table of all."""
-    known = pd.read_csv(RUNS) if RUNS.exists() else pd.DataFrame(columns=["prognosis", "run"])
-    done = set(zip(known["prognosis"], known["run"], strict=True))
-    for run in range(runs):
-        for prognosis in ("linear", "nonlinear"):
-            if (prognosis, run) in done:
-                continue
-            X, treated, y, effect = simulated(prognosis, run)
-            began, rows = time.process_time(), []
-            with_propensity = bx.with_propensity(X, treated, seed=run, **QUIET)
-            extra = time.process_time() - began
-            for family, propensity, build in models(X, treated, y, with_propensity):
-                found = estimated(build, effect)
-                found["seconds"] += extra * (propensity != "no")
-                values = [f"{found[name]:.5g}" for name in NUMBERS]
-                rows.append([prognosis, run, family, propensity, *values])
-            new = not RUNS.exists()
-            with RUNS.open("a", newline="") as file:
-                writer = csv.writer(file)
-                if new:
-                    writer.writerow(["prognosis", "run", "model", "propensity", *NUMBERS])
-                writer.writerows(rows)
+    key = ["prognosis", "run", "model", "propensity"]
+    known = pd.read_csv(RUNS) if RUNS.exists() else pd.DataFrame(columns=key)
+    done = set(known[key].itertuples(index=False, name=None))
+    for run, prognosis in product(range(runs), ("linear", "nonlinear")):
+        wanted = [*MODELS, PEER][: None if run < PEER_RUNS else -1]
+        wanted = [name for name in wanted if (prognosis, run, *name) not in done]
+        if not wanted:
+            continue
+        X, treated, y, effect = simulated(prognosis, run)
+        began, rows = time.process_time(), []
+        table = bx.with_propensity(X, treated, seed=run, **QUIET)
+        extra = time.process_time() - began
+        for name in wanted:
+            if name == PEER:
+                codes = X.assign(x5=X["x5"].cat.codes)
+                arrays = (codes, treated, y, table["propensity"])
+                _, *given = next(peers(*(np.array(values, float) for values in arrays)))
+                found = scored_draws(*given, effect)
+            else:
+                found = estimated(MODELS[name](X, treated, y, table), effect)
+            found["seconds"] += extra * (name[1] != "no")
+            rows.append([prognosis, run, *name, *(f"{found[key]:.5g}" for key in NUMBERS)])
+        new = not RUNS.exists()
+        with RUNS.open("a", newline="") as file:
+            writer = csv.writer(file)
+            if new:
+                writer.writerow([*key, *NUMBERS])
+            writer.writerows(rows)
     every = pd.read_csv(RUNS)
     by = every.groupby(["prognosis", "model", "propensity"])
     table = by[list(NUMBERS)].mean()
@@ -149,19 +179,16 @@ def ihdp():
         began, rows = time.process_time(), []
         table = bx.with_propensity(X, treated, seed=1, **QUIET)
         extra = time.process_time() - began
-        for family, propensity, build in models(X, treated, y, table):
-            found = estimated(build, effect)
-            seconds = found["seconds"] + extra * (propensity != "no")
-            held = 100 * found["rows_held"], int(found["ate_held"])
-            name = f"{family}, propensity: {propensity}"
-            rows.append([number, name, found["rmse"], *held, seconds])
+        every = {}
+        for (family, propensity), model in MODELS.items():
+            found = estimated(model(X, treated, y, table), effect)
+            found["seconds"] += extra * (propensity != "no")
+            every[f"{family}, propensity: {propensity}"] = found
         arrays = [np.array(values, float) for values in (X, treated, y, table["propensity"])]
-        for peer, draws, seconds in peers(*arrays):
-            low, high = np.quantile(draws, [0.05, 0.95], axis=0)
-            least, most = np.quantile(draws.mean(axis=1), [0.05, 0.95])
-            error = np.sqrt(np.mean((draws.mean(axis=0) - effect) ** 2))
-            held = 100 * ((low < effect) & (effect < high)).mean()
-            rows.append([number, peer, error, held, int(least < effect.mean() < most), seconds])
+        every |= {peer: scored_draws(*given, effect) for peer, *given in peers(*arrays)}
+        for name, found in every.items():
+            held = 100 * found["rows_held"], int(found["ate_held"])
+            rows.append([number, name, found["rmse"], *held, found["seconds"]])
         digits = {"sqrt_pehe": 3, "rows_held": 1, "seconds": 1}
         new = pd.DataFrame(rows, columns=names).round(digits)
         new.to_csv(path, mode="a", header=not path.exists(), index=False)
