@@ -20,15 +20,17 @@ TRIALS = RNG.integers(1, 9, 120)
 def of_gamma():
     import statsmodels.api as sm
 
-    y = RNG.gamma(3.0, np.exp(F) / 3.0)
+    y = np.random.default_rng(17).gamma(3.0, np.exp(F) / 3.0)
     fit = sm.GLM(y, WITH_ONES, family=sm.families.Gamma(sm.families.links.Log())).fit(tol=1e-12)
-    return y, fit.params, fit.bse, {"shape": 1.0 / fit.scale}, {}
+    observed = WITH_ONES.T @ WITH_ONES.mul(y / fit.fittedvalues / fit.scale, axis=0)
+    errors = pd.Series(np.sqrt(np.diag(np.linalg.inv(observed))))  # theirs have the expected one
+    return y, fit.params, errors, {"shape": 1.0 / fit.scale}, {}
 
 
 def of_binomial():
     import statsmodels.api as sm
 
-    y = RNG.binomial(TRIALS, expit(F))
+    y = np.random.default_rng(17).binomial(TRIALS, expit(F))
     both = np.column_stack([y, TRIALS - y])
     fit = sm.GLM(both, WITH_ONES, family=sm.families.Binomial()).fit(tol=1e-12)
     return y, fit.params, fit.bse, {}, {"trials": TRIALS}
@@ -37,7 +39,7 @@ def of_binomial():
 def of_beta():
     from statsmodels.othermod.betareg import BetaModel
 
-    y = RNG.beta(12.0 * expit(F), 12.0 * expit(-F))
+    y = np.random.default_rng(17).beta(12.0 * expit(F), 12.0 * expit(-F))
     fit = BetaModel(y, WITH_ONES).fit(disp=0, maxiter=500)
     return y, fit.params[:3], fit.bse[:3], {"precision": np.exp(fit.params.iloc[3])}, {}
 
@@ -45,7 +47,7 @@ def of_beta():
 def of_negative_binomial():
     from statsmodels.discrete.discrete_model import NegativeBinomial
 
-    y = RNG.negative_binomial(2.0, 2.0 / (2.0 + np.exp(F)))
+    y = np.random.default_rng(17).negative_binomial(2.0, 2.0 / (2.0 + np.exp(F)))
     fit = NegativeBinomial(y, WITH_ONES).fit(disp=0, method="bfgs", gtol=1e-9, maxiter=500)
     return y, fit.params[:3], fit.bse[:3], {"dispersion": 1.0 / fit.params.iloc[3]}, {}
 
@@ -72,6 +74,32 @@ def test_a_linear_kernel_gives_coefficients_of_statsmodels(name):
     assert_allclose(found["derivative_sd"].values[0, :2], errors[:2], rtol=0.05)
 
 
+def of_ordered():
+    from statsmodels.miscmodels.ordinal_model import OrderedModel
+
+    y = np.digitize(F + np.random.default_rng(17).logistic(size=120), [-0.5, 0.5, 1.5])
+    fit = OrderedModel(y, X, distr="logit").fit(method="bfgs", disp=0, gtol=1e-9)
+    return y, fit.params.iloc[:2], fit.bse.iloc[:2]
+
+
+@pytest.mark.parametrize("name", ["gamma", "beta", "negative_binomial", "ordinal"])
+def test_estimated_dispersions_hardly_change_the_coefficients(name):
+    """A fit learns the dispersion, or the cutpoints, from its prior and the marginal likelihood.
+
+    Those of statsmodels have the highest likelihood, given the coefficients.
+    """
+    given = of_ordered() if name == "ordinal" else REGRESSIONS[name]()
+    y, coefficients, errors = given[:3]
+    table = X if name == "ordinal" else WITH_ONES  # cutpoints are intercepts
+    priors = {"amplitude": 1e3}
+    options = {"kernel": "linear", "likelihood": name, "scale": False, "priors": priors}
+    model = bx.GP(table, pd.Series(y, name="y"), **options)
+    idata = model.fit("map", seed=1, progressbar=False)
+    found = bx.derivatives(model, idata, obs=[0], on="latent", keep="summary", progressbar=False)
+    off = found["derivative_mean"].values[0, :2] - coefficients.to_numpy()[:2]
+    assert np.abs(off / errors.to_numpy()[:2]).max() < 0.1
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning:statsmodels")
 @pytest.mark.parametrize("amplitude", [100.0, 1000.0])
 def test_a_linear_kernel_gives_coefficients_of_a_multinomial_regression(amplitude):
@@ -79,7 +107,7 @@ def test_a_linear_kernel_gives_coefficients_of_a_multinomial_regression(amplitud
     import statsmodels.api as sm
 
     odds = np.column_stack([np.zeros(120), F, -X["age"]])
-    y = (odds + RNG.gumbel(size=(120, 3))).argmax(axis=1)
+    y = (odds + np.random.default_rng(17).gumbel(size=(120, 3))).argmax(axis=1)
     fit = sm.MNLogit(y, WITH_ONES).fit(disp=0, method="newton", tol=1e-12)
     options = {"kernel": "linear", "scale": False, "priors": {"amplitude": amplitude}}
     model = bx.GP(WITH_ONES, np.array(["a", "b", "c"])[y], likelihood="categorical", **options)

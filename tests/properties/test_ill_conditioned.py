@@ -4,9 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 from bayes_gpx.explain.attributions import CompletenessWarning
+from bayes_gpx.inference.log_density import Density
 
 PROBLEMS, ROWS = 1000, 20
 KERNELS = "expquad", "matern52", "matern32", "expquad + linear"
@@ -69,3 +71,16 @@ def test_what_is_said_is_finite_and_adds_up_or_is_warned_of(part):
         least = np.linalg.eigvalsh(found["attribution_cov"].values).min(axis=1)
         largest = np.abs(found["attribution_cov"].values).max(axis=(1, 2))
         assert told or (least >= -1e-6 * np.maximum(largest, size**2)).all(), theta
+
+
+def test_a_gradient_keeps_its_digits_where_the_prior_is_wide():
+    """Of Laplace's evidence with slopes of a prior sd of 1000, in the shape of the likelihood."""
+    rng = np.random.default_rng(2)
+    X = np.column_stack([rng.normal(size=(40, 2)), np.ones(40)])
+    y = np.exp(X @ [0.5, -0.3, 1.0]) * rng.weibull(1.5, size=40)
+    options = {"kernel": "linear", "likelihood": "weibull", "scale": False}
+    model = bx.GP(X, y, priors={"amplitude": 1e3}, **options)
+    density, at, step = Density(model.objective, jacobian=True).value_and_slope(), 0.4, 1e-3
+    above, below = (float(density(np.array([at + side]))[0]) for side in (step, -step))
+    slope = np.asarray(density(np.array([at]))[1]).item()
+    assert_allclose(slope, (above - below) / (2.0 * step), rtol=1e-4)

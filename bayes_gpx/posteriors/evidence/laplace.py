@@ -110,6 +110,10 @@ class Search:
         return [part.copy() for part in mode]
 
 
+LEAST_CLEAR = 1e-8
+"""Least information of a row, relative to the largest, by which another number is divided."""
+
+
 def local_graph(likelihood: ScalarLikelihood) -> tuple[list[Tensor], list[Tensor]]:
     """Inputs f, y, exposure and hyperparameters, and outputs of what `climb` and `at_mode` ask.
 
@@ -214,18 +218,27 @@ def at_mode(
     R *= root_W
     R *= root_W.reshape((n, 1))
     pull = 0.5 * variance * third
-    moved = pull - R @ (K @ pull)
+    # These forms of (I + W K)^-1 pull, and of K times it, have no large terms that cancel where the
+    # prior is wide. Rows that say nearly nothing need the others.
+    clear = W > LEAST_CLEAR * W.max()
+    beyond = np.where(clear, 0.0, pull)
+    moved = R @ np.where(clear, pull / W, 0.0) + beyond
+    along = np.where(clear, (pull - moved) / W, 0.0)
+    if np.any(~clear):
+        moved -= R @ (K @ beyond)
+        along = np.where(clear, along, K @ moved)
     if not concave and np.any(pull != 0.0):
         # The mode moves by the observed information, which W is not.
         bent = K * observed.reshape((n, 1))
         bent.ravel()[:: n + 1] += 1.0
         moved = np.linalg.solve(bent, pull)
+        along = K @ moved
     u = 0.25 * alpha + 0.5 * moved
     R *= -0.5
     R += u * alpha.reshape((n, 1))
     R += alpha * u.reshape((n, 1))
     evidence = logp.item() - 0.5 * (alpha @ f) - log_root
-    return np.asarray(evidence), R, f, alpha, W, variance, K @ moved, left
+    return np.asarray(evidence), R, f, alpha, W, variance, along, left
 
 
 def nothing(n: int) -> tuple[np.ndarray, ...]:
