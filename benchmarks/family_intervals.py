@@ -38,7 +38,10 @@ FAMILIES = {
 }
 CENSORED = {
     ("normal", None): {"sigma": 0.5},
-    **{(name, None): FAMILIES[name, None] for name in ("lognormal", "weibull", "loglogistic")},
+    **{
+        (name, None): FAMILIES[name, None]
+        for name in ("lognormal", "weibull", "loglogistic", "gamma", "poisson", "negative_binomial")
+    },
 }
 TABLE = Path(__file__).with_suffix(".csv")
 
@@ -77,7 +80,9 @@ def held(name, link, theta, rng, censored=False):
         if censored:
             bound = rng.normal(0.3, 1.0, N)
             bound = bound if name == "normal" else np.exp(bound)
-            options["censoring"] = np.where(y < bound, "none", "right")
+            bound = np.floor(bound) if likelihood.discrete else bound
+            beyond = y > bound
+            options["censoring"] = np.where(beyond, "right", "none")
             y = np.minimum(y, bound)
         model = bx.GP(X, y, likelihood=name, link=link, scale=False, **options)
         asked, rows = (model, KERNEL | theta), X[:ROWS]
@@ -92,7 +97,7 @@ def held(name, link, theta, rng, censored=False):
         ):
             low, high = np.moveaxis(result[f"{quantity}_interval"].values, -1, 0)
             one.append(((low < truth) & (truth < high)).mean())
-        one.append((y == bound).mean() if censored else 0.0)
+        one.append(beyond.mean() if censored else 0.0)
         inside.append(one)
     return np.mean(inside, axis=0)
 

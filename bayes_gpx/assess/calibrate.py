@@ -19,6 +19,7 @@ from bayes_gpx.assess.replicates import Replicates
 from bayes_gpx.draws.hyperparameter_draws import refuse_other_model, refuse_swapped
 from bayes_gpx.explain.derivatives import numbers_among
 from bayes_gpx.inference.methods import METHODS
+from bayes_gpx.likelihoods.rows import tails_of
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.system.digests import digest
@@ -27,8 +28,7 @@ from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, one_of
 
 if TYPE_CHECKING:
-    from bayes_gpx.likelihoods.rows import tails_of
-from bayes_gpx.model.model import Model
+    from bayes_gpx.model.model import Model
 
 LOOKED_AT = 3
 """Number of rows to check functions, responses and explanations at, spread over the data."""

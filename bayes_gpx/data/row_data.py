@@ -92,6 +92,8 @@ def read_row_data(
         larger = _above(y)
         if upper is not None:
             ends = read_response(upper, frame, "y", lambda v: np.asarray(v, "float64"))
+            endless = apart & np.isposinf(ends)
+            codes, apart = np.where(endless, CENSORING.index("right"), codes), apart & ~endless
             larger = np.where(apart, ends, larger)
         wrong = np.flatnonzero(apart & ~(larger > y)) if upper is not None else np.nonzero(apart)[0]
         if len(wrong):

@@ -43,7 +43,8 @@ class LogLink(ScalarLikelihood):
             g, log_weights = half_line(log_rate, start, -side)
             value = log_sum_exp(log_weights)
             off = self.derivatives(g, own, theta, times)[0] - here
-            change = (pt.exp(log_weights - value[:, None]) * off).sum(axis=1)
+            share = pt.exp(log_weights - value[:, None])
+            change = pt.switch(share > 0.0, share * off, 0.0).sum(axis=1)
             value, change = (v.reshape(every[0].shape) for v in (value, change))
             slope = side * pt.exp(log_rate_here - value)
             value = pt.minimum(value + pt.log(y), np.float64(0.0))

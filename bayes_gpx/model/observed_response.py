@@ -105,7 +105,6 @@ def collapsed(
         return scaling.center + scaling.scale * cast(Callable, draw)(*parts_and_size)
 
     pm.modelcontext(None).collapsed = True  # of which `BoundModel` warns
-    before = _kinds()
     y = pm.CustomDist(
         rename("y"),
         *density.parts,
@@ -113,18 +112,18 @@ def collapsed(
         signature=f"{density.signature}->(n)",
         dims=rename(training.responses[0]),
         observed=training.y,
+        class_name=RESPONSE,
         **({} if draw is None else {"dist": dist}),
     )
-    _keep_with(y, log_density, len(density.parts), _kinds() - before)
+    _keep_with(y, log_density, len(density.parts))
     return density.parts
 
 
-def _kinds() -> set[type]:
-    """The classes that PyMC has made for distributions such as y."""
-    return {*CustomDistRV.__subclasses__(), *CustomSymbolicDistRV.__subclasses__()}
+RESPONSE = "GaussianProcessResponse"
+"""Name of the classes that PyMC makes for y, two for each model."""
 
 
-def _keep_with(y: Any, log_density: Callable, number: int, kinds: set[type]) -> None:
+def _keep_with(y: Any, log_density: Callable, number: int) -> None:
     """Let the data live as long as y, which has this log density of so many parameters.
 
     PyMC registers functions for the classes of each new distribution for as long as the program
@@ -132,16 +131,30 @@ def _keep_with(y: Any, log_density: Callable, number: int, kinds: set[type]) -> 
     """
     op = y.owner.op
     first = 1 if isinstance(op, CustomSymbolicDistRV) else 2  # after the size, or rng and size
-    op.log_density, op.params = ref(log_density), slice(first, first + number)
+    op.log_density, op.params = _Held(log_density), slice(first, first + number)
     y.tag.log_density = log_density  # which copies of y have, too
-    for kind in kinds:
-        _logprob.register(kind, _own_log_density)
-        _logcdf.register(kind, _not_of_all_rows)
-        _change_dist_size.register(kind, _not_of_all_rows)
+    for kind in (*CustomDistRV.__subclasses__(), *CustomSymbolicDistRV.__subclasses__()):
+        if kind.__name__ == RESPONSE and _logprob.dispatch(kind) is not _own_log_density:
+            _logprob.register(kind, _own_log_density)
+            _logcdf.register(kind, _not_of_all_rows)
+            _change_dist_size.register(kind, _not_of_all_rows)
+
+
+class _Held:
+    """A function that something else keeps; a copy of this object in another process keeps it."""
+
+    def __init__(self, function: Callable) -> None:
+        self._function = ref(function)
+
+    def __call__(self, *args: Any) -> Any:
+        return cast(Callable, self._function())(*args)
+
+    def __reduce__(self) -> tuple[Callable, tuple]:
+        return partial, (self._function(),)
 
 
 def _own_log_density(op: Any, values: Sequence, *inputs: Tensor, **_: Any) -> Tensor:
-    return cast(Tensor, op.log_density()(values[0], *inputs[op.params]))
+    return cast(Tensor, op.log_density(values[0], *inputs[op.params]))
 
 
 def _not_of_all_rows(*_: Any, **__: Any) -> Tensor:
@@ -370,7 +383,7 @@ def refuse_row_data(
         ),
         (
             rows.censoring is not None and tails_of(observation) is None,
-            f"{likelihood}, whose log probability of a bound may not be concave in f",
+            f"{likelihood}, for which bounds of y are not supported",
             "Use 'normal', 'lognormal', 'gamma', 'weibull', 'loglogistic', 'poisson' or "
             "'negative_binomial'",
         ),

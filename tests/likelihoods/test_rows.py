@@ -30,6 +30,7 @@ RESPONSES = {
     "bernoulli": (F + RNG.logistic(size=N) > 0) * 1,
     "weibull": np.exp(F) * RNG.weibull(2.0, size=N),
 }
+RESPONSES["gamma"] = RESPONSES["weibull"]
 THETA = {"lengthscale": np.array([0.7, 1.5]), "amplitude": 1.1}
 BESIDE = {"sigma": 0.4, "nu": 4.0, "shape": 2.0}
 WEIGHTS = np.where(np.isin(np.arange(N), [2, 5]), 2.0, 1.0)
@@ -178,6 +179,7 @@ def test_bounds_have_the_probabilities_of_scipy(name):
     [
         ("normal", ("right", -1e6)),
         ("poisson", ("left", 1e6)),
+        ("gamma", ("right", 1e-300)),
         pytest.param("weibull", ("right", 1e-300), marks=pytest.mark.slow),
     ],
 )
@@ -222,6 +224,15 @@ def test_a_narrow_interval_is_its_width_times_the_density():
     assert_allclose(terms[0], terms[1] + np.log(width), atol=1e-4)
 
 
+def test_an_interval_without_an_end_is_a_lower_bound():
+    y = RESPONSES["normal"]
+    ends = pd.DataFrame({"low": y, "high": np.where(y > 0, np.inf, y + 1.0)})
+    model = bx.GP(X, ends, censoring=["interval"] * N)
+    bounded = bx.GP(X, ends.assign(high=y + 1.0), censoring=np.where(y > 0, "right", "interval"))
+    x = np.array([0.1, -0.2, 0.3, -0.4])
+    assert_allclose(density_at(model, x)[0], density_at(bounded, x)[0], rtol=1e-12)
+
+
 def test_what_is_known_of_rows_is_saved_and_sampled(tmp_path):
     y = np.minimum(RESPONSES["weibull"], 1.0)
     known = {"weights": WEIGHTS, "censoring": np.where(y < 1.0, "none", "right")}
@@ -261,7 +272,10 @@ def test_a_model_of_latent_values_has_the_density_of_its_rows():
         ({"weights": np.zeros(N)}, "not above 0"),
         ({"censoring": ["none"] * (N - 1) + ["dead"]}, "'dead' at position 15"),
         ({"censoring": ["interval"] * N}, "no upper end"),
-        ({"censoring": ["left"] * N, "likelihood": "student_t", "y": "student_t"}, "be concave"),
+        (
+            {"censoring": ["left"] * N, "likelihood": "student_t", "y": "student_t"},
+            "are not supported",
+        ),
         ({"weights": np.ones(N), "likelihood": "categorical", "y": "bernoulli"}, "several latent"),
     ],
 )

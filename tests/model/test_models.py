@@ -4,6 +4,7 @@ import functools
 import gc
 import weakref
 
+import cloudpickle
 import numpy as np
 import pymc as pm
 import pytensor
@@ -378,3 +379,15 @@ def test_data_are_freed_with_the_model(approximation):
     del model
     gc.collect()
     assert data() is None
+
+
+def test_a_pymc_model_is_sent_to_other_processes():
+    """As PyMC's samplers do where processes are spawned; what arrives needs nothing from here."""
+    X = np.random.default_rng(0).uniform(size=(8, 2))
+    model = bx.GP(X, X[:, 0]).pymc
+    expected = model.compile_logp()(model.initial_point())
+    sent = cloudpickle.dumps(model)
+    del model
+    gc.collect()
+    arrived = cloudpickle.loads(sent)
+    assert arrived.compile_logp()(arrived.initial_point()) == expected
