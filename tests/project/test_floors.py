@@ -25,7 +25,7 @@ kernels: distance tensor_products base profiles stationary elementary composite 
 processes: operators base path_moments integrated_gradients expected_gradients
     players shapley covariance gaussian_process weight_process indexed_process
     class_process basis_functions approximations random_products basis_process
-likelihoods: base log_link softmax_expectations predictive tails continuous counts classification
+likelihoods: base tails log_link softmax_expectations predictive continuous counts classification
     heteroscedastic derived positive proportions binomial zero_inflated ordinal events own rows
     quantiles
 posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evidence/softmax
