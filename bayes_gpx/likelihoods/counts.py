@@ -50,7 +50,7 @@ class _Counts(Counted, LogLink):
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Slopes, Slopes]:
         """Logs of the probabilities of at most y, and of more than y, given f."""
-        # That of at most y falls with f at the rate (y + 1) p(y + 1 | f).
+        # The probability of at most y falls with f at the rate (y + 1) p(y + 1 | f).
         return self.tails_by_rate(f, y + 1.0, theta, exposure)
 
     def cumulative_predictive(

@@ -199,7 +199,10 @@ class Censored(_OfRows):
 
 
 def tails_of(likelihood: Any) -> Tails | None:
-    """What gives logs of the probabilities of at most y, and of more than y, with slopes in f."""
+    """The function of logs of the probabilities of at most y, and of more than y, with slopes in f.
+
+    `log_tails` have a closed form, and `tails` are integrals. None where there is neither.
+    """
     return getattr(likelihood, "log_tails", None) or getattr(likelihood, "tails", None)
 
 

@@ -110,10 +110,6 @@ class Search:
         return [part.copy() for part in mode]
 
 
-LEAST_CLEAR = 1e-8
-"""Least information of a row, relative to the largest, by which another number is divided."""
-
-
 def local_graph(likelihood: ScalarLikelihood) -> tuple[list[Tensor], list[Tensor]]:
     """Inputs f, y, exposure and hyperparameters, and outputs of what `climb` and `at_mode` ask.
 
@@ -211,7 +207,8 @@ def at_mode(
     log_root = np.log(np.diag(upper)).sum()
     R, left = inverse(upper)
     known = 1.0 - left
-    variance, small = known / W, np.flatnonzero(known < LEAST_KNOWN)
+    variance, clear = known / W, known >= LEAST_KNOWN
+    small = np.flatnonzero(~clear)
     if len(small) > 0:
         there, upper = factor(K, root_W)
         variance[small] = np.diag(K)[small] - (half(upper, K[small] * root_W) ** 2).sum(axis=1)
@@ -220,11 +217,10 @@ def at_mode(
     pull = 0.5 * variance * third
     # These forms of (I + W K)^-1 pull, and of K times it, have no large terms that cancel where the
     # prior is wide. Rows that say nearly nothing need the others.
-    clear = W > LEAST_CLEAR * W.max()
     beyond = np.where(clear, 0.0, pull)
     moved = R @ np.where(clear, pull / W, 0.0) + beyond
     along = np.where(clear, (pull - moved) / W, 0.0)
-    if np.any(~clear):
+    if len(small) > 0:
         moved -= R @ (K @ beyond)
         along = np.where(clear, along, K @ moved)
     if not concave and np.any(pull != 0.0):
@@ -314,11 +310,11 @@ class LaplaceEvidence(FindsMode):
     """(K, y, exposure, *hyperparameters) -> log marginal likelihood, and parts of its gradient.
 
     K (n, n) is the prior covariance of the latent values f at the observations. The other outputs
-    are its derivative in K; the mode f; alpha = K^-1 f; W, the information
-    there; the posterior variances of f; the derivative of the log marginal likelihood through the
-    mode; and the proportion of each prior variance left by the other observations, 1 - W variance,
-    (n,) each. Without a mode the first output is -inf and the gradient zero. Only the first output
-    is differentiable. The likelihood is elementwise.
+    are its derivative in K; the mode f; alpha = K^-1 f; W, the information there; the posterior
+    variances of f; the derivative of the log marginal likelihood through the mode; and the
+    proportion of each prior variance left by the other observations, 1 - W variance, (n,) each.
+    Without a mode the first output is -inf and the gradient zero. Only the first output is
+    differentiable. The likelihood is elementwise.
     """
 
     outputs = (pt.dscalar, pt.dmatrix, *[pt.dvector] * 6)
