@@ -1,4 +1,4 @@
-"""Survival times beside Cox regression and a random survival forest, and intervals of S(t).
+"""Survival times next to Cox regression and a random survival forest, and intervals of S(t).
 
     python benchmarks/survival.py [data] [intervals]
 
