@@ -120,6 +120,7 @@ class OutOfCore:
     source: RowSource | None = None  # None for a loaded fit, which has no rows
     names: Names | None = None  # of the columns in the source
     first: Fingerprint | None = None  # at the first reading
+    of_y: Moments | None = None  # None for a loaded fit
 
     @property
     def rows(self) -> RowSource:

@@ -225,7 +225,7 @@ def read_out_of_core(
         labels=names.labels,
         exposure=sample.exposure,
         scales_y=observation.scaled,
-        beyond=OutOfCore(seen.of(X.columns), source, names, seen.rows),
+        beyond=OutOfCore(seen.of(X.columns), source, names, seen.rows, seen.of([y])),
         resolution=resolution_of_y(resolution, sample.y, None, observation),
     )
 

@@ -189,6 +189,12 @@ class TrainingData:
         return Moments.of(self.X.values, None if self.row_data is None else self.row_data.weights)
 
     @property
+    def response_moments(self) -> Moments:
+        """Moments of y, of all rows where these are known."""
+        known = None if self.beyond is None else self.beyond.of_y
+        return Moments.of(self.y[:, None]) if known is None else known
+
+    @property
     def X_deviations(self) -> np.ndarray:  # noqa: N802
         """Standard deviations of X's columns, exactly 0 of constant ones, (d,)."""
         return np.where(self.moments.high > self.moments.low, self.moments.sd, 0.0)

@@ -15,6 +15,7 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
 from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.response import read_reals
 from bayes_gpx.numerics.gaussian_expectations import moments, standard_nodes
 from bayes_gpx.numerics.jets import Jet
@@ -176,10 +177,11 @@ class Likelihood(ABC):
         """
         return read_reals(y), None
 
-    def settled(self, y: np.ndarray, scale: bool = True) -> dict[str, Any]:
+    def settled(self, of_y: Moments, scale: bool = True) -> dict[str, Any]:
         """Fields of the likelihood that the training responses decide; none by default.
 
-        `scale` is whether the model scales its data.
+        `of_y` are the responses' moments, of one column. `scale` is whether the model scales its
+        data.
         """
         return {}
 

@@ -9,6 +9,7 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
 from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.data.moments import Moments
 from bayes_gpx.likelihoods.base import Exposure, Response, Theta, VectorLikelihood
 from bayes_gpx.numerics.gaussian_expectations import standard_nodes
 from bayes_gpx.numerics.jets import Jet
@@ -50,11 +51,11 @@ class HeteroscedasticNormal(VectorLikelihood):
         """What the amplitudes of m and s are in units of, and the sds of their intercepts."""
         return np.array([self.y_sd, 1.0]), np.array([0.0, self.log_sd_sd])
 
-    def settled(self, y: np.ndarray, scale: bool = True) -> dict[str, Any]:
+    def settled(self, of_y: Moments, scale: bool = True) -> dict[str, Any]:
         """Mean and standard deviation of y, where the model scales it."""
         if not scale:
             return {}
-        return {"y_mean": float(y.mean()), "y_sd": float(y.std()) or 1.0}
+        return {"y_mean": float(of_y.mean[0]), "y_sd": float(of_y.sd[0]) or 1.0}
 
     def _parts(self, f: Tensor, y: TensorLike) -> tuple[Tensor, Tensor]:
         """The residual y - m and the precision exp(-2 s)."""

@@ -14,6 +14,7 @@ from pymc.distributions.transforms import ordered
 from scipy.special import gammaln
 
 from bayes_gpx.aliases import Tensor, TensorLike
+from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.response import read_categories
 from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Response, ScalarLikelihood, Theta
 from bayes_gpx.likelihoods.classification import Logit, Probit, expected
@@ -69,11 +70,12 @@ class Ordinal(Labelled, ScalarLikelihood):
         y, names = read_categories(y, self.first, self.count if self.known else 0, self.names)
         return y, names or None
 
-    def settled(self, y: np.ndarray, scale: bool = True) -> dict[str, Any]:
+    def settled(self, of_y: Moments, scale: bool = True) -> dict[str, Any]:
         """The first category and their number, if they are not known yet."""
         if self.known:
             return {}
-        return {"first": int(y.min()), "count": int(y.max() - y.min()) + 1, "known": True}
+        low, high = int(of_y.low[0]), int(of_y.high[0])
+        return {"first": low, "count": high - low + 1, "known": True}
 
     @property
     def _categories(self) -> Tensor:

@@ -103,7 +103,7 @@ class Model(Views):
             specification = specification.of_row_data(training.row_data)
         if not specification.settled:
             observation = specification.observation
-            fields = observation.settled(training.y, scale)
+            fields = observation.settled(training.response_moments, scale)
             if training.labels is not None and not observation.labelled:
                 fields["names"] = training.labels  # of categories, which stay numbers elsewhere
                 training = replace(training, labels=None)

@@ -209,6 +209,18 @@ def test_categories_of_whole_numbers_are_numbers():
     assert between[0] == "(-20.0, -1.5]|(-1.5, 0.0]"
 
 
+def test_out_of_core_rows_have_all_categories():
+    """The sample in memory may lack rare ones, at the ends."""
+    y = np.full(20_002, 2)
+    y[[5, 20_001]] = 1, 4
+    frame = pd.DataFrame({"x": np.linspace(0.0, 1.0, len(y)), "y": y})
+    model = bx.GP(
+        [frame[:9_000], frame[9_000:]], "y", likelihood="ordinal", approximation=bx.HSGP(3)
+    )
+    observation = model.specification.observation
+    assert (observation.first, observation.count) == (1, 4)
+
+
 def test_a_saved_model_keeps_its_categories(named, tmp_path):
     idata = named.fit("map", **QUIET)
     bx.save(named, idata, tmp_path / "fit.nc")
