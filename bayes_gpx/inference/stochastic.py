@@ -123,8 +123,9 @@ class BoundByRows(NamedTuple):
     model: pm.Model
     """Whose free variables are the hyperparameters alone."""
     bound: list
-    """Graphs: the estimated expected log likelihood of all rows; and of a batch the design (b, M),
-    from coefficients to latent values, and slopes and curvatures in these, (b,) or (b, C)."""
+    """Graphs: the estimated expected log likelihood of all rows; and of a batch the design (b, M)
+    or (b, C, M), from coefficients to latent values, and slopes and curvatures in these, (b,) or
+    (b, C)."""
     batch: Any
     """The symbols of a batch, a `bayes_gpx.posteriors.minibatch.Batch`: its share of the rows, and
     the coefficients' mean and root of their precision."""
@@ -132,13 +133,15 @@ class BoundByRows(NamedTuple):
     """All rows for symbols and shared variables of the graph."""
     sizes: tuple[int, int, int]
     """Rows of a batch; number M of coefficients; number C of classes, 1 without any."""
+    start: float
+    """Precision of the coefficients at the start."""
 
 
 class Ascent:
     """Stochastic ascent of a `BoundByRows`."""
 
     def __init__(self, of: BoundByRows, *, jacobian: bool = True) -> None:
-        model, bound, batch, data, sizes = of
+        model, bound, batch, data, sizes, self._start = of
         self._density, self._data = Density(model, jacobian=jacobian), data
         self._size, self._M, self._C = sizes
         self._several = batch.coefficients.ndim > 1
@@ -161,7 +164,7 @@ class Ascent:
         x, rng = self._density.unconstrain(start), np.random.default_rng(seed)
         n, eye = len(next(iter(self._data.values()))), np.eye(self._M)
         # Natural parameters of the coefficients' posterior: precision P, and h = P times the mean.
-        P, h = np.tile(eye, (self._C, 1, 1)), np.zeros((self._C, self._M))
+        P, h = np.tile(self._start * eye, (self._C, 1, 1)), np.zeros((self._C, self._M))
         first, second, path, trace = np.zeros_like(x), np.zeros_like(x), [], []
         with progress_bar(progressbar) as progress:
             for step in progress.track(
@@ -177,9 +180,12 @@ class Ascent:
                 trace.append(expected - _kl_from_prior(m, root))
                 decay = 1.0 / (1.0 + 4.0 * step / steps)
                 share, scale = FIRST_SHARE * decay, n / len(rows)
-                information = np.stack([(F * w[:, None]).T @ F for w in W.T])
+                designs = F.swapaxes(0, 1) if F.ndim == 3 else [F] * self._C
+                of_class = [*zip(designs, W.T, local.T, m, strict=True)]
+                information = np.stack([(D * w[:, None]).T @ D for D, w, *_ in of_class])
                 P = (1.0 - share) * P + share * (eye + scale * information)
-                h = (1.0 - share) * h + share * scale * ((local + W * (F @ m.T)).T @ F)
+                pull = np.stack([D.T @ (up + w * (D @ at)) for D, w, up, at in of_class])
+                h = (1.0 - share) * h + share * scale * pull
                 # Adam's step, its two means corrected for starting at 0.
                 first = MOMENTS[0] * first + (1.0 - MOMENTS[0]) * slope
                 second = MOMENTS[1] * second + (1.0 - MOMENTS[1]) * slope**2

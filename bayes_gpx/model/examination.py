@@ -335,10 +335,12 @@ def _dispersion(model: Any, idata: xr.DataTree) -> Iterator[str]:
 def _varying_noise(model: Any, idata: xr.DataTree) -> Iterator[str]:
     """Noise that is a process of its own, by Laplace's approximation."""
     sampled = {*model.latent_names.values()} & {*idata["posterior"].data_vars}
-    if model.specification.processes and not sampled:
+    spec = model.specification
+    if spec.processes and spec.approximation is None and not sampled:
         yield (
             "Laplace's approximation makes the standard deviation of y too low, often by half of "
-            "the posterior sd of its log. Compare fit('nuts', latent='sample')."
+            "the posterior sd of its log. Pass approximation=bx.Inducing(100) to the model, or "
+            "compare fit('nuts', latent='sample')."
         )
 
 

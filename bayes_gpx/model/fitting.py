@@ -196,12 +196,14 @@ def _samples_latent(model: Any, latent: str, method: str) -> bool:
     one_of("latent", latent, ("marginal", "sample"))
     spec = model.specification
     if latent == "marginal":
-        if spec.processes and model.training.n < FEWEST_OF_PROCESSES:
+        laplace = spec.processes and spec.approximation is None
+        if laplace and model.training.n < FEWEST_OF_PROCESSES:
             raise ValueError(
                 f"likelihood={spec.likelihood!r} has {model.training.n} rows, but Laplace's "
                 f"approximation needs at least {FEWEST_OF_PROCESSES}: with fewer rows its 90% "
-                "intervals hold the truth in half of the cases. Pass method='nuts' and "
-                "latent='sample', or use likelihood='student_t'."
+                "intervals hold the truth in half of the cases. Pass "
+                f"approximation=bx.Inducing({model.training.n}) to the model, which is better "
+                "with few rows, or method='nuts' and latent='sample' to fit."
             )
         return False
     if (spec.normal and not spec.hierarchical) or not method_named(method).latent:

@@ -14,6 +14,7 @@ from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.inference.stochastic import BoundByRows
 from bayes_gpx.model.specification import Specification
 from bayes_gpx.posteriors.base import Conditioning, OneDraw
+from bayes_gpx.posteriors.evidence.variational import CERTAIN
 from bayes_gpx.posteriors.minibatch import batch_of, bound_of
 from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients
 from bayes_gpx.posteriors.strategies.variational import Variational
@@ -78,9 +79,10 @@ def inducing_values(model: Any, idata: Draws, progressbar: bool) -> xr.Dataset:
     (mean, chol), hyper, _ = at_training_rows(model, idata, _moments, progressbar=progressbar)
     training, lead = model.training, ("chain", "draw")
     coords: dict[str, Any] = {"chain": hyper.chain, "draw": hyper.draw}
-    classes = ("class",) if model.specification.observation.class_shape else ()
+    observation = model.specification.observation
+    classes = (observation.class_dim,) if observation.class_shape else ()
     if classes:
-        coords["class"] = list(training.labels)
+        coords[observation.class_dim] = list(observation.processes or training.labels)
     found = {
         "u_mean": ((*lead, "inducing", *classes), mean),
         "u_chol": ((*lead, *classes, "inducing", "inducing_bis"), chol),
@@ -134,4 +136,5 @@ def bound_by_rows(model: Any, minibatch: int) -> BoundByRows:
         if model.in_model(name) in objective.named_vars:
             rows[objective[model.in_model(name)]] = frame.values
     sizes = minibatch, len(model.inducing["U"]), likelihood.classes or 1
-    return BoundByRows(objective, bound, batch, rows, sizes)
+    start = CERTAIN if likelihood.processes else 1.0
+    return BoundByRows(objective, bound, batch, rows, sizes, start)

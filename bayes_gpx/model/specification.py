@@ -36,7 +36,7 @@ from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.strategies.choice import strategy_of
 from bayes_gpx.processes.approximations import HSGP, Expansion, Inducing
 from bayes_gpx.processes.base import Process
-from bayes_gpx.processes.basis_process import expanded
+from bayes_gpx.processes.basis_process import BasisProcess, expanded
 from bayes_gpx.processes.class_process import ClassProcess, SeparateProcesses
 from bayes_gpx.processes.gaussian_process import GaussianProcess
 from bayes_gpx.processes.indexed_process import IndexedProcess, Loaded, Part, Same
@@ -335,7 +335,7 @@ class Specification:
             return self._of_classes(theta, d, p)
         if self.processes:
             return SeparateProcesses.made_by(
-                partial(self._of_one_process, theta, d), len(self.processes)
+                partial(self._of_one_process, theta, d, corners), len(self.processes)
             )
         parts = self._parts(theta, d, called, p)
         process: Any = parts[0].process
@@ -357,12 +357,13 @@ class Specification:
         return ClassProcess(tuple(parts), shared)
 
     def _of_one_process(
-        self, theta: Mapping[str, Any], d: int, code: TensorLike
-    ) -> GaussianProcess:
+        self, theta: Mapping[str, Any], d: int, corners: Any, code: TensorLike
+    ) -> GaussianProcess | BasisProcess:
         """Prior of one of several processes, in its units, with its intercept."""
         one = self.process({h.name: theta[h.name][code] for h in self.hyperparameters}, d)
         units, intercepts = (pt.constant(v)[code] for v in self.observation.prior_sds)
-        return GaussianProcess(units**2 * one.cov_func + pm.gp.cov.Constant(intercepts**2))
+        process = GaussianProcess(units**2 * one.cov_func + pm.gp.cov.Constant(intercepts**2))
+        return process if corners is None else expanded(process, self.approximation, corners)
 
     @property
     def codes(self) -> int:

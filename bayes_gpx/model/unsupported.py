@@ -69,7 +69,6 @@ def _refuse_beside_processes(spec: Any) -> None:
         (spec.family == "GPX", "bx.GP"),
         (spec.calls_kernel, "a kernel by its name"),
         (spec.levels is not None, "a kernel by its name"),
-        (spec.approximation is not None, "approximation=None"),
         (spec.grouped, "no groups"),
         (spec.hierarchical, "representation='collapsed'"),
         (spec.constraints is not None, "no constraints"),

@@ -21,6 +21,7 @@ from bayes_gpx.processes.basis_process import (
     n_features,
     own_variances,
 )
+from bayes_gpx.processes.class_process import ClassProcess
 from bayes_gpx.processes.indexed_process import IndexedProcess, Part, by_rows
 from bayes_gpx.processes.operators import (
     AtPoints,
@@ -45,7 +46,10 @@ LEAST_VARIANCE = 1e-280
 
 @dataclass(frozen=True, eq=False)
 class LowRankDesign:
-    """Noisy values y of a process, observed through coefficients."""
+    """Noisy values y of a process, observed through coefficients.
+
+    Classes with kernels of their own have a design each: arrays of rows have a second axis (C,).
+    """
 
     process: Process  # a BasisProcess; or of kernels, with inducing points
     # (n,), None for values observed through a likelihood, which do not inform the rows' own noise.
@@ -59,9 +63,17 @@ class LowRankDesign:
     @cached_property
     def parts(self) -> list[tuple[Part, "LowRankDesign"]]:
         """The independent parts of the process, each with its own coefficients."""
+        if isinstance(self.process, ClassProcess):
+            return [(Part(own), replace(self, process=own)) for own in self.process.parts]
         if not isinstance(self.process, IndexedProcess):
             return [(Part(self.process), self)]
         return [(part, replace(self, process=part.process)) for part in self.process.parts]
+
+    def _of_classes(self, name: str) -> Tensor | None:
+        """An array of rows of each class, if these have kernels of their own."""
+        if not isinstance(self.process, ClassProcess):
+            return None
+        return pt.stack([getattr(one, name) for _, one in self.parts], axis=1)
 
     @property
     def rest(self) -> bool:
@@ -135,7 +147,8 @@ class LowRankDesign:
     @cached_property
     def F(self) -> Tensor:
         """Design of the smooth part at the observations, (n, M)."""
-        return self.design(self.smooth)
+        of_classes = self._of_classes("F")
+        return self.design(self.smooth) if of_classes is None else of_classes
 
     @cached_property
     def E(self) -> Tensor:
@@ -150,6 +163,9 @@ class LowRankDesign:
     @cached_property
     def D(self) -> Tensor:
         """Variance of y around the smooth part, (n,); not quite 0, to divide by."""
+        of_classes = self._of_classes("D")
+        if of_classes is not None:
+            return of_classes
         noise = pt.zeros(self.X.shape[0]) + pt.as_tensor(self.sigma) ** 2
         own = own_variances(self.process, self.smooth)
         if own is None:
@@ -159,6 +175,9 @@ class LowRankDesign:
     @cached_property
     def unseen(self) -> Tensor:
         """Prior variance of the smooth part that is independent of all coefficients, (n,)."""
+        of_classes = self._of_classes("unseen")
+        if of_classes is not None:
+            return of_classes
         if not self.rest:
             return pt.zeros(self.X.shape[0])
         known = pt.sqr(self.F).sum(axis=1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -66,10 +66,10 @@ class ClassProcess(Process):
 class SeparateProcesses(ClassProcess):
     """C independent functions: each part is the process of one of them."""
 
-    of: Callable[[TensorLike], KernelProcess]  # the process of a function's code, also symbolic
+    of: Callable[[TensorLike], Any]  # the process of a function's code, also symbolic
 
     @classmethod
-    def made_by(cls, of: Callable[[TensorLike], KernelProcess], size: int) -> Self:
+    def made_by(cls, of: Callable[[TensorLike], Any], size: int) -> Self:
         """From the process of each function's code."""
         shared = np.eye(size)[:, :, None] * np.eye(size)
         return cls([of(code) for code in range(size)], pt.constant(shared), of)

@@ -289,7 +289,6 @@ def test_left_out_rows_are_those_of_the_cavity(model):
 @pytest.mark.parametrize(
     ("wrong", "cure"),
     [
-        ({"approximation": bx.HSGP(5)}, "approximation=None"),
         ({"groups": np.arange(N) % 3}, "no groups"),
         ({"representation": "hierarchy"}, "representation='collapsed'"),
         ({"correlation": 1}, "correlation=0"),

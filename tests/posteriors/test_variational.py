@@ -12,6 +12,7 @@ from scipy.stats import multivariate_normal
 
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.classification import Categorical
+from bayes_gpx.likelihoods.heteroscedastic import HeteroscedasticNormal
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.row_sums import RowGraph
 from bayes_gpx.posteriors.evidence import variational as evidence
@@ -36,13 +37,21 @@ CASES = {
         {"dispersion": 2.0},
     ),
     "categorical": (Categorical(3), RNG.integers(0, 3, size=N) * 1.0, {}),
+    "processes": (HeteroscedasticNormal(), TRUE + RNG.normal(size=N) * np.exp(F[:, 0] / 2), {}),
 }
+OF_EACH = RNG.normal(size=(N, 2, M)), RNG.uniform(0.1, 0.4, size=(N, 2))
+
+
+def design_of(name):
+    """F and the remainders' variances: of all classes, or of each, with a kernel of its own."""
+    return OF_EACH if name == "processes" else (F, REST)
 
 
 def compiled(name):
     """Function of F, rest and the logs of hyperparameters to the bound, gradients and q."""
     likelihood, y, theta = CASES[name]
-    design, rest, logs = pt.dmatrix("F"), pt.dvector("rest"), pt.dvector("logs")
+    design, rest = (pt.tensor(shape=(None,) * v.ndim) for v in design_of(name))
+    logs = pt.dvector("logs")
     own = {h: pt.exp(logs[i]) for i, h in enumerate(theta)}
     found = variational(likelihood, design, rest, y, own, EXPOSURE)
     slopes = pt.grad(found.bound, [design, rest, logs], disconnected_inputs="ignore")
@@ -54,14 +63,15 @@ def compiled(name):
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_are_differences_of_the_bound(name):
     function, logs = compiled(name)
-    found = function(F, REST, logs)
-    for which, at in enumerate((F, REST, logs)):
+    given = *design_of(name), logs
+    found = function(*given)
+    for which, at in enumerate(given):
         if not at.size:
             continue
         way, step = np.random.default_rng(1).normal(size=at.shape), 1e-5
         ends = []
         for sign in (1, -1):
-            moved = [F, REST, logs]
+            moved = [*given]
             moved[which] = at + sign * step * way
             ends.append(function(*moved)[0])
         difference = (ends[0] - ends[1]) / (2 * step)

@@ -165,6 +165,13 @@ def builders():
         "GP two processes": partial(
             bx.GP, X, counts.astype(float), likelihood="heteroscedastic_normal"
         ),
+        "GP two processes inducing": partial(
+            bx.GP, X, y, likelihood="heteroscedastic_normal", approximation=few
+        ),
+        "GP two processes waves": partial(
+            bx.GP, X, y, likelihood="heteroscedastic_normal", approximation=waves
+        ),
+        "GP quantile": partial(bx.GP, X, y, likelihood="asymmetric_laplace"),
     }
     return found
 

@@ -22,7 +22,7 @@ from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
 from bayes_gpx.numerics.row_sums import RowGraph, known_rows, row_sums
 from bayes_gpx.posteriors.evidence.sites import Sites
-from bayes_gpx.posteriors.evidence.step_graphs import LEAST_SD, Gaussians
+from bayes_gpx.posteriors.evidence.step_graphs import LEAST_SD, Gaussians, by_class
 from bayes_gpx.posteriors.evidence.variational import BestCoefficients
 
 Rows = dict[Any, Any]
@@ -75,7 +75,7 @@ def best_variational(
     """Bound, -inf if none was found, and the best Gaussian, for another likelihood.
 
     F (b, M), the remainders' variance `rest` (b,), y (b,) and exposure (b,) belong to a block of
-    rows.
+    rows; F (b, C, M) and `rest` (b, C), if classes have kernels of their own.
     """
     graph, parameters = RowGraph.of([F, rest, y, exposure], [*rows])
     values, parts = known_rows(rows)
@@ -93,7 +93,7 @@ def _columns(F: Tensor, rows: Rows) -> Tensor:
     else:
         one = {v: at[:1] for v, at in rows.items()}
     found: Any = graph_replace([F], one, strict=False)[0]
-    return found.shape[1]
+    return found.shape[-1]
 
 
 def expected_normal(F: Tensor, D: Tensor, unseen: Tensor, y: Tensor, q: Gaussians) -> Tensor:
@@ -138,13 +138,9 @@ def at_rows(
     Arguments as in `best_variational`. The slopes come from `expected_log`, without further
     derivatives.
     """
-    several = likelihood.class_shape
-    inverses = [q.inverse[c] for c in range(likelihood.classes if several else 1)]
-    each = [pt.sqr(pt.dot(F, inverse.T)).sum(axis=1) for inverse in inverses]
-    if several:
-        mean, known = pt.dot(F, q.mean.T), pt.stack(each, axis=1)
-    else:
-        mean, known = pt.dot(F, q.mean[0]), each[0]
+    mean, known = q.moments(F, likelihood.classes or 1)
+    if not likelihood.class_shape:
+        mean, known = mean[:, 0], known[:, 0]
     return expectations(likelihood, mean, known, rest, y, theta, exposure)
 
 
@@ -157,9 +153,9 @@ def expectations(
     theta: dict,
     exposure: Tensor,
 ) -> AtRows:
-    """Expectations where f has such means and variances, (b,) or (b, C), and a remainder's (b,)."""
+    """Expectations where f has such means and variances, (b,) or (b, C), and a remainder's."""
     several = likelihood.class_shape
-    variance = known + (rest[:, None] if several else rest)
+    variance = known + (by_class(rest) if several else rest)
     f, spread = disconnected_grad(mean), disconnected_grad(variance)
     sd = pt.sqrt(pt.maximum(spread, LEAST_SD**2))
     logp, slope, W = likelihood.expected_log(f, sd, y, theta, exposure)

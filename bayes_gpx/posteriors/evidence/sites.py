@@ -26,7 +26,8 @@ class Sites(NamedTuple):
     variance: Tensor  # of f given all rows
     left: Tensor  # 1 - variance tau, which is computed without this difference where that is small
     height: Tensor  # (n,), of all classes together
-    rest: Any = 0.0  # variances (n,) that a row has besides, and that `variance` does not contain
+    # Variances (n,), or (n, C), that a row has besides, and that `variance` does not contain.
+    rest: Any = 0.0
     unseen: Any = None  # those of them that add to normal noise, where inducing points leave some
 
     def cavity(self) -> tuple[Tensor, Tensor]:
@@ -43,7 +44,8 @@ class Sites(NamedTuple):
 
     def by_class(self, of_rows: Any) -> Any:
         """Numbers of rows (n,) in the shape of `mean`."""
-        return pt.as_tensor(of_rows)[..., None] if self.mean.ndim == 2 else of_rows
+        own = pt.as_tensor(of_rows)
+        return own[..., None] if own.ndim < self.mean.ndim == 2 else own
 
 
 def class_root(cov: Tensor) -> Tensor:

@@ -34,17 +34,41 @@ class Gaussians(NamedTuple):
 
     def moments(self, F: Tensor, classes: int) -> tuple[Tensor, Tensor]:
         """Mean and variance of the latent values F v, both (b, C)."""
-        each = pt.dot(F, self.inverse.reshape((-1, F.shape[1])).T)
-        known = pt.sqr(each).reshape((-1, classes, F.shape[1])).sum(axis=2)
-        return pt.dot(F, self.mean.T), known
+        if F.ndim == 3:
+            each = [pt.dot(of_class(F, c), self.inverse[c].T) for c in range(classes)]
+            return times(F, self.mean), pt.stack([pt.sqr(v).sum(axis=1) for v in each], axis=1)
+        whole = pt.dot(F, self.inverse.reshape((-1, F.shape[1])).T)
+        known = pt.sqr(whole).reshape((-1, classes, F.shape[1])).sum(axis=2)
+        return times(F, self.mean), known
+
+
+def of_class(F: Tensor, c: int) -> Tensor:
+    """The design (b, M) of one class, from one of all classes or from one (b, C, M) for each."""
+    return F[:, c] if F.ndim == 3 else F
+
+
+def times(F: Tensor, v: Tensor) -> Tensor:
+    """A design times coefficients v (C, M), (b, C)."""
+    return (F * v).sum(axis=2) if F.ndim == 3 else pt.dot(F, v.T)
+
+
+def back(F: Tensor, w: Tensor) -> Tensor:
+    """The transpose of a design times w (b, C), (C, M)."""
+    return (F * w[:, :, None]).sum(axis=0) if F.ndim == 3 else pt.dot(w.T, F)
+
+
+def by_class(of_rows: Tensor) -> Tensor:
+    """Numbers of rows, (b,) or (b, C), as (b, 1) or (b, C)."""
+    return of_rows[:, None] if of_rows.ndim == 1 else of_rows
 
 
 class StepGraphs:
     """Graphs of rows for the steps of a search, with F and all else from a `RowGraph`.
 
     The outputs of `graph` are F (b, M), the remainders' variances (b,), y (b,) and exposure (b,) of
-    a block of rows. With `coupled`, the information of rows about several classes is summed for all
-    pairs of coefficients.
+    a block of rows; the first two (b, C, M) and (b, C), if classes have kernels of their own. With
+    `coupled`, the information of rows about several classes is summed for all pairs of
+    coefficients.
     """
 
     def __init__(self, likelihood: Any, graph: RowGraph, coupled: bool = False) -> None:
@@ -78,20 +102,33 @@ class StepGraphs:
         (F, rest, y, exposure), several = self.graph.outputs, self.likelihood.class_shape
         before, theta = Gaussians.symbols(), dict(zip(self.names, self.theta, strict=True))
         mean, known = self.q.moments(F, self.classes)
-        sd = pt.sqrt(pt.maximum(known + rest[:, None], LEAST_SD**2))
+        sd = pt.sqrt(pt.maximum(known + by_class(rest), LEAST_SD**2))
         two = (v if several else v[:, 0] for v in (mean, sd))
         logp, slope, W = self.likelihood.expected_log(*two, y, theta, exposure)
         slope, W = (v if several else v[:, None] for v in (slope, W))
-        aim = [_weighed(F, W[:, c], self.likelihood.concave) for c in range(self.classes)]
+        positive, own = self.likelihood.concave, range(self.classes)
+        aim = [_weighed(of_class(F, c), W[:, c], positive) for c in own]
         pairs = zip((mean, known), before.moments(F, self.classes), strict=True)
         changes = [abs(v).max() for now, then in pairs for v in (now - then, now)]
-        outputs = [logp.sum(), pt.dot(slope.T, F), pt.stack(aim), pt.stack(changes)]
+        outputs = [logp.sum(), back(F, slope), pt.stack(aim), pt.stack(changes)]
         joins: list[np.ufunc | None] = [np.add, np.add, np.add, np.maximum]
         if several:
-            told = self.likelihood.expected_information(mean, sd)
+            told = self._information(mean, sd, slope)
             outputs.append(_coupled(F, told, self.classes) if self.coupled else told)
             joins.append(np.add if self.coupled else None)
         return self._of([*self.q, *before, *self.theta], outputs, joins=joins)
+
+    def _information(self, mean: Tensor, sd: Tensor, slope: Tensor) -> Tensor:
+        """What rows tell about several classes, (b, C, C).
+
+        Where E[log p(y | f)] is concave in f's mean, the expected information. Otherwise minus its
+        second derivatives: y then couples classes that are independent by expectation, and steps
+        without these terms take ten times as many.
+        """
+        if self.likelihood.concave:
+            return self.likelihood.expected_information(mean, sd)
+        rows: list[Any] = [pt.grad(slope[:, c].sum(), mean) for c in range(self.classes)]
+        return -pt.stack(rows, axis=1)
 
     @property
     def names(self) -> list[str]:
@@ -102,16 +139,18 @@ class StepGraphs:
     def curved(self) -> RowGraph:
         """(*parameters, v, *rows, information) -> the bound's curvature times v (C, M)."""
         F, v, information = self.graph.outputs[0], pt.dmatrix("v"), pt.dtensor3("information")
-        f = pt.matmul(information, pt.dot(F, v.T)[:, :, None])[:, :, 0]
-        return self._of([v], [pt.dot(f.T, F)], [information])
+        f = pt.matmul(information, times(F, v)[:, :, None])[:, :, 0]
+        return self._of([v], [back(F, f)], [information])
 
 
 def _coupled(F: Tensor, told: Tensor, classes: int) -> Tensor:
     """The upper half of the sum of each row's information (C, C) times its F F', (C M, C M)."""
-    M, above = F.shape[1], []
+    M, above = F.shape[-1], []
     for c in range(classes):
-        right = (told[:, c, c:, None] * F[:, None, :]).reshape((F.shape[0], -1))
-        above.append(pt.concatenate([pt.zeros((M, c * M)), pt.dot(F.T, right)], axis=1))
+        others = F[:, c:] if F.ndim == 3 else F[:, None]
+        right = (told[:, c, c:, None] * others).reshape((F.shape[0], -1))
+        left = pt.dot(of_class(F, c).T, right)
+        above.append(pt.concatenate([pt.zeros((M, c * M)), left], axis=1))
     return pt.concatenate(above)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
-from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg import block_diag, cho_factor, cho_solve, solve_triangular
 from scipy.sparse.linalg import LinearOperator, cg
 
 from bayes_gpx.numerics.row_sums import RowGraph, RowParts
@@ -29,7 +29,7 @@ from bayes_gpx.numerics.threads import Copies
 from bayes_gpx.posteriors.evidence.newton import ascend
 from bayes_gpx.posteriors.evidence.step_graphs import StepGraphs
 
-STEPS, HALVINGS = 100, 30
+STEPS, HALVINGS = 400, 30
 """Most steps to the maximum of the bound, and most halvings of one step."""
 
 TOLERANCE = 1e-9
@@ -47,6 +47,9 @@ LEAST_SHARE = 0.45
 PAIRED = 512
 """Most coefficients of all classes for which a Newton step computes their curvature as a matrix:
 this then takes less time than some hundred products with it."""
+
+CERTAIN = 1e8
+"""Precision of coefficients that are hardly uncertain."""
 
 KEPT = 2**22
 """Most numbers in F, 32 MB, for which it is kept between steps; otherwise it is recomputed."""
@@ -89,6 +92,8 @@ class Search:
         seen = self._seen(columns, parameters, theta, rows)
         shape = self.classes, columns
         starts = [(np.zeros(shape), np.tile(np.eye(columns), (self.classes, 1, 1)))]
+        if self.likelihood.processes:
+            starts = [_at_center(*starts[0], seen), *starts]
         last = self._own.last if self.likelihood.concave else None
         if last is not None and last[0].shape == shape:
             starts.insert(0, last)
@@ -161,6 +166,16 @@ class _Seen(NamedTuple):
             return v + self.graphs.curved.total(*given)[0]
 
         return curved
+
+
+def _at_center(center: np.ndarray, P: np.ndarray, seen: _Seen) -> tuple[np.ndarray, np.ndarray]:
+    """The prior mean, and the precisions that rows imply where latent values are hardly uncertain.
+
+    A log standard deviation that is as uncertain as a priori makes residuals improbable without
+    bound, and steps from there end nowhere.
+    """
+    state = seen.at(center, CERTAIN * P)
+    return center, P if state is None else state.aim
 
 
 def _climb(start: tuple[np.ndarray, np.ndarray], seen: _Seen) -> _State | None:
@@ -273,8 +288,8 @@ def _newton(state: _State, seen: _Seen) -> np.ndarray:
     if len(state.aim) == 1:
         return _uphill(state.aim[0], state.P[0], slope[0])[None]
     if seen.graphs.coupled:
-        root = cho_factor(state.information + np.eye(slope.size), check_finite=False)
-        return cho_solve(root, slope.ravel(), check_finite=False).reshape(slope.shape)
+        curvature, metric = state.information + np.eye(slope.size), block_diag(*state.aim)
+        return _uphill(curvature, metric, slope.ravel()).reshape(slope.shape)
     roots = [cho_factor(one, lower=True, check_finite=False) for one in state.aim]
     curved = seen.curvature(state)
 
@@ -288,15 +303,18 @@ def _newton(state: _State, seen: _Seen) -> np.ndarray:
     shape = (slope.size, slope.size)
     whole, near = (LinearOperator(shape, matvec=f, dtype=float) for f in (joint, apart))
     step, _ = cg(whole, slope.ravel(), rtol=SOLVED, atol=0.0, maxiter=slope.size, M=near)
+    if not (step * slope.ravel()).sum() > 0.0:  # the curvature is not positive
+        step = apart(slope)
     return step.reshape(slope.shape)
 
 
 def _uphill(curvature: np.ndarray, metric: np.ndarray, slope: np.ndarray) -> np.ndarray:
     """A Newton step (M,); where the bound is not concave, one that goes uphill by this metric."""
+    # Of the curvature the upper half is there.
     try:
-        root = cho_factor(curvature, lower=True, check_finite=False)
+        root = cho_factor(curvature, check_finite=False)
     except np.linalg.LinAlgError:
-        root = cho_factor(metric, lower=True, check_finite=False)
+        root = cho_factor(metric, check_finite=False)
     return cho_solve(root, slope, check_finite=False)
 
 

@@ -172,7 +172,8 @@ class SampledByGroup(SampledCoefficients):
     def coefficients(self, seen: LowRankDesign) -> Tensor:
         return seen.F.shape[1] + (seen.codes.max() + 1) * seen.E.shape[1]
 
-    def smooth_values(self, seen: LowRankDesign, white: Tensor) -> Tensor:
+    def smooth_values(self, given: Conditioning, white: Tensor) -> Tensor:
+        seen = ThroughCoefficients.design(self, given)
         M, shape = seen.F.shape[1], (-1, seen.E.shape[1], *tuple(white.shape)[1:])
         return pt.dot(seen.F, white[:M]) + of_each_row(seen.E, white[M:].reshape(shape)[seen.codes])
 

@@ -46,7 +46,7 @@ def strategy_of(
     `names` are hyperparameters, and latent values if they were sampled.
     """
     sampled = WHITENED in names or LATENT in names
-    if separate:
+    if separate and (not approximated or (sampled and inducing)):
         return ProcessesValues() if sampled else ProcessesLaplace()
     if correlated:
         return CorrelatedValues() if sampled else CorrelatedLaplace()
@@ -75,5 +75,5 @@ def has_large_design(strategy: Strategy, given: Conditioning) -> bool:
         return False
     if given.constraints is not None:
         return False
-    columns = strategy.design(given).F.type.shape[1]
+    columns = strategy.design(given).F.type.shape[-1]
     return columns is not None and len(given.y) * columns > KEPT

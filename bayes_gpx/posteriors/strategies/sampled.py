@@ -71,7 +71,7 @@ class SampledCoefficients(ThroughCoefficients):
 
     def design(self, given: Conditioning, label: TensorLike | None = None) -> LowRankDesign:
         """With y the latent values, where samples' own deviations were sampled."""
-        seen = super().design(given)
+        seen = super().design(given, label)
         if not self._own_sampled(given) or (given.columns and label is None):
             return seen
         y = self.values(given)
@@ -88,7 +88,7 @@ class SampledCoefficients(ThroughCoefficients):
         if LATENT in given.theta:
             return given.theta[LATENT]
         seen = super().design(given)
-        smooth = self.smooth_values(seen, given.theta[WHITENED])
+        smooth = self.smooth_values(given, given.theta[WHITENED])
         if OWN_WHITENED not in given.theta:
             return smooth
         sd = pt.sqrt(seen.D)
@@ -101,11 +101,11 @@ class SampledCoefficients(ThroughCoefficients):
 
     def coefficients(self, seen: LowRankDesign) -> Tensor:
         """How many coefficients there are."""
-        return seen.F.shape[1]
+        return seen.F.shape[-1]
 
-    def smooth_values(self, seen: LowRankDesign, white: Tensor) -> Tensor:
+    def smooth_values(self, given: Conditioning, white: Tensor) -> Tensor:
         """The smooth part at the observations, (n,) or (n, C), from coefficients."""
-        return pt.dot(seen.F, white)
+        return self.by_design(given, lambda seen, values: pt.dot(seen.F, values), white)
 
     def condition(self, given: Conditioning) -> Found:
         white = given.theta[WHITENED]
@@ -122,4 +122,4 @@ class SampledCoefficients(ThroughCoefficients):
         seen, f = super().design(given), self.values(given)
         own = seen.D if self._own_sampled(given) else pt.zeros(given.X.shape[0])
         own = own[:, None] * pt.ones_like(f) if given.columns else own
-        return scored_by_values(given, f, self.smooth_values(seen, given.theta[WHITENED]), own)
+        return scored_by_values(given, f, self.smooth_values(given, given.theta[WHITENED]), own)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import pytensor.tensor as pt
@@ -15,9 +16,12 @@ from bayes_gpx.posteriors.base import Conditioning, Found, Strategy
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.row_bounds import Rows
 from bayes_gpx.posteriors.evidence.sites import Sites
+from bayes_gpx.posteriors.evidence.step_graphs import of_class
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
 from bayes_gpx.posteriors.prior_functions import Fresh, IndexedFunction, by_class, prior_function
+from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.basis_process import BasisProcess
+from bayes_gpx.processes.class_process import SeparateProcesses
 from bayes_gpx.processes.indexed_process import IndexedProcess
 from bayes_gpx.processes.operators import Operator
 
@@ -33,9 +37,8 @@ class ThroughCoefficients(Strategy):
         sigma: TensorLike = 0.0,
     ) -> LowRankDesign:
         """What was observed, as it depends on the coefficients."""
-        return LowRankDesign(
-            given.process, y, sigma, given.X, given.Z, given.inducing, given.jitter
-        )
+        process = process_of(given, label)
+        return LowRankDesign(process, y, sigma, given.X, given.Z, given.inducing, given.jitter)
 
     @abstractmethod
     def posterior(
@@ -43,9 +46,11 @@ class ThroughCoefficients(Strategy):
     ) -> LowRank:
         """A `LowRank`."""
 
-    def through(self, given: Conditioning, found: Found) -> LowRank:
+    def through(
+        self, given: Conditioning, found: Found, label: TensorLike | None = None
+    ) -> LowRank:
         """The posterior from a summary of the data; for out-of-core data, at new rows."""
-        seen = self.design(given)
+        seen = self.design(given, label)
         if given.parts is not None:
             seen = replace(seen, X=None, y=None, Z=None)
         return LowRank(seen, found.alpha, found.root)
@@ -53,8 +58,20 @@ class ThroughCoefficients(Strategy):
     def between(self, given: Conditioning, sites: Sites) -> list[Between]:
         """How rows vary together, for each class with an independent posterior."""
         F, root = self.design(given).F, self.condition(given).root
-        roots = [root[c] for c in given.labels] if given.columns else [root]
-        return [Between(solve_root(one, F.T)) for one in roots]
+        if not given.columns:
+            return [Between(solve_root(root, F.T))]
+        return [Between(solve_root(root[c], of_class(F, c).T)) for c in range(*given.columns)]
+
+    def by_design(
+        self, given: Conditioning, of: Callable[[LowRankDesign, Tensor], Tensor], values: Tensor
+    ) -> Tensor:
+        """A function of the design and of values (k,) or (k, C); of each class with its own."""
+        # A subclass's own design may have such values in it.
+        design = partial(ThroughCoefficients.design, self, given)
+        if not isinstance(given.process, SeparateProcesses):
+            return of(design(), values)
+        each = [of(design(c), values[:, c]) for c in given.labels]
+        return pt.stack(each, axis=1)
 
     def update(self, given: Conditioning, found: Found, fresh: Fresh) -> Tensor:
         """Drawn coefficients; with inducing points, minus the prior function's coefficients."""
@@ -70,19 +87,32 @@ class ThroughCoefficients(Strategy):
             return drawn
         if isinstance(prior, IndexedFunction):
             return drawn - prior.coefficients(self.design(given))
-        u = cast(Operator, given.inducing)
-        return drawn - solve_root(self.design(given).inducing_root, prior(u))
+        at_inducing = prior(cast(Operator, given.inducing))
+        known = self.by_design(
+            given, lambda seen, values: solve_root(seen.inducing_root, values), at_inducing
+        )
+        return drawn - known
 
     def function(
         self, given: Conditioning, update: Tensor, fresh: Fresh
     ) -> Callable[[Operator], Tensor]:
         if given.inducing is None and not isinstance(given.process, IndexedProcess):
-            values = cast(BasisProcess, given.process).values
-            return lambda operator: by_class(values, operator, update, given)
-        prior, design = prior_function(given, fresh), self.design(given)
+
+            def of_basis(operator: Operator, seen: LowRankDesign, values: Tensor) -> Tensor:
+                return by_class(cast(BasisProcess, seen.process).values, operator, values, given)
+
+            return lambda operator: self.by_design(given, partial(of_basis, operator), update)
+        prior = prior_function(given, fresh)
         if isinstance(prior, IndexedFunction):
+            design = self.design(given)
             return lambda operator: prior(operator) + prior.moved(design, operator, update)
-        return lambda operator: prior(operator) + pt.dot(design.design(operator), update)
+
+        def moved(operator: Operator, seen: LowRankDesign, values: Tensor) -> Tensor:
+            return pt.dot(seen.design(operator), values)
+
+        return lambda operator: (
+            prior(operator) + self.by_design(given, partial(moved, operator), update)
+        )
 
     def inducing_moments(self, given: Conditioning) -> list[Tensor]:
         """Mean of the inducing values, (M,) or (M, C), and a factor of their covariance.
@@ -90,12 +120,20 @@ class ThroughCoefficients(Strategy):
         The factor is lower triangular, (M, M) or (C, M, M).
         """
         alpha, root, *_ = self.condition(given)
-        to_values = self.design(given).inducing_root
-        half = solve_root(root, pt.broadcast_to(to_values.T, root.shape))
-        # PyTensor types the arguments of matmul as NumPy's.
-        covariance = pt.matmul(pt.swapaxes(half, -1, -2), half)  # type: ignore[arg-type]
-        factor = pt.linalg.cholesky(covariance, lower=True, on_error="nan")
-        return [pt.dot(to_values, alpha), factor]
+        mean = self.by_design(given, lambda seen, v: pt.dot(seen.inducing_root, v), alpha)
+        each = []
+        for label in given.labels:
+            own = root if label is None else root[label]
+            half = solve_root(own, self.design(given, label).inducing_root.T)
+            each.append(pt.linalg.cholesky(pt.dot(half.T, half), lower=True, on_error="nan"))
+        return [mean, pt.stack(each) if given.columns else each[0]]
+
+
+def process_of(given: Conditioning, label: TensorLike | None) -> Process:
+    """The process of a class with a kernel of its own; otherwise the one of all classes."""
+    process = given.process
+    own = label is not None and isinstance(process, SeparateProcesses)
+    return cast(SeparateProcesses, process).of(cast(TensorLike, label)) if own else process
 
 
 def refuse_parts(given: Conditioning) -> None:

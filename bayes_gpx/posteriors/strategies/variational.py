@@ -61,7 +61,8 @@ class Variational(ThroughCoefficients, Collapsed):
         return [seen.F, seen.unseen + seen.D + ridge, given.exposure, *values_of(given)]
 
     def signature(self, likelihood: Likelihood) -> str:
-        return f"(n,m),(n),{likelihood.core_shape}{shapes_of(likelihood)}"
+        design = "(n,c,m),(n,c)" if likelihood.processes else "(n,m),(n)"
+        return f"{design},{likelihood.core_shape}{shapes_of(likelihood)}"
 
     def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
         return self._best(likelihood, y, *parts).bound
@@ -91,7 +92,7 @@ class Variational(ThroughCoefficients, Collapsed):
         self, given: Conditioning, found: Found, label: TensorLike | None = None
     ) -> LowRank:
         own = found if label is None else Found(found.alpha[:, label], found.root[label])
-        return self.through(given, own)
+        return self.through(given, own, label)
 
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
         seen, (bound, _, at) = self.design(given), self._of(given)
