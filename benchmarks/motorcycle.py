@@ -1,8 +1,10 @@
-"""Mean and log sd of accelerations of a helmet: Laplace's approximation against samples.
+"""Mean and log sd of accelerations of a helmet: two approximations against samples.
 
 The data and the reference are `mcycle_gp-accel_gp` of posteriordb. The reference has means of the
 parameters, but no draws, so its model is sampled again here, and its parameters are compared. Our
 model has the same priors of kernels, but exact kernels and another prior of the mean's intercept.
+Rows of `map` and `laplace` are of Laplace's approximation for f; rows that begin with "inducing" are
+of the best Gaussian posterior of f at `POINTS` inducing points, nearly as many as different times.
 """
 
 import csv
@@ -21,6 +23,7 @@ from bayes_gpx.likelihoods.heteroscedastic import HeteroscedasticNormal
 DATA = Path(os.environ["BAYES_GPX_DATA"]) / "posteriordb" / "mcycle_gp-accel_gp.json"
 TABLE = Path(__file__).with_suffix(".csv")
 RUN = {"draws": 1000, "tune": 1000, "chains": 4, "random_seed": 1, "progressbar": False}
+POINTS = 90
 SHAPE, SCALE = 1.124909, 0.0177
 
 
@@ -58,7 +61,7 @@ def times(data, basis):
     return np.arctan2(first, second / (2.0 * first)) / step
 
 
-def model_of(x, y):
+def model_of(x, y, approximation=None):
     """Our model with the reference's priors, on the scale of standardized data."""
     unit = 1.0 / x.std()
     priors = {
@@ -68,7 +71,8 @@ def model_of(x, y):
         ),
     }
     likelihood = HeteroscedasticNormal(log_sd=-np.log(y.std()), log_sd_sd=10.0)
-    return bx.GP(x[:, None], y, likelihood=likelihood, priors=priors)
+    options = {"likelihood": likelihood, "approximation": approximation}
+    return bx.GP(x[:, None], y, priors=priors, **options)
 
 
 def parameters(found, known):
@@ -101,12 +105,14 @@ def main():
     posterior = reference(data, basis, known["parameters"])
     f, s = (posterior[name].values.reshape((-1, len(y))) for name in ("f", "f_sigma"))
     rows = [*parameters(posterior, known["parameters"])]
-    model = model_of(x, y)
-    for fit in ("map", "laplace"):
-        begin = process_time()
-        idata = model.fit(fit, seed=1, progressbar=False)
-        found = bx.predictions(model, idata, on="latent", keep="summary", progressbar=False)
-        rows += [{**row, "seconds": process_time() - begin} for row in apart(fit, found, f, s)]
+    for name, approximation in (("", None), ("inducing, ", bx.Inducing(POINTS))):
+        model = model_of(x, y, approximation)
+        for fit in ("map", "laplace"):
+            begin = process_time()
+            idata = model.fit(fit, seed=1, progressbar=False)
+            found = bx.predictions(model, idata, on="latent", keep="summary", progressbar=False)
+            seconds, each = process_time() - begin, apart(name + fit, found, f, s)
+            rows += [{**row, "seconds": seconds} for row in each]
     names = ["fit", "quantity", "mean", "root_mean_square", "largest", "ratio_of_sds", "seconds"]
     with TABLE.open("w", newline="") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
