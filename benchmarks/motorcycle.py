@@ -3,8 +3,9 @@
 The data and the reference are `mcycle_gp-accel_gp` of posteriordb. The reference has means of the
 parameters, but no draws, so its model is sampled again here, and its parameters are compared. Our
 model has the same priors of kernels, but exact kernels and another prior of the mean's intercept.
-Rows of `map` and `laplace` are of Laplace's approximation for f; rows that begin with "inducing" are
-of the best Gaussian posterior of f at `POINTS` inducing points, nearly as many as different times.
+Rows of `map` and `laplace` are of Laplace's approximation for f; those that begin with "inducing"
+are of the best Gaussian posterior of f at `POINTS` inducing points, nearly as many as different
+times.
 """
 
 import csv

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -15,6 +15,7 @@ from bayes_gpx.data.features import Frame, read_features, read_response, with_in
 from bayes_gpx.data.fingerprints import Fingerprint, fingerprint, refuse_other, refuse_reordered
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.response import Reader, labels_joined, labels_of_part, read_exposure
+from bayes_gpx.data.row_data import RowData, RowTotals, read_row_data
 from bayes_gpx.data.row_source import PART, RowSource
 
 type TrainingData = Any
@@ -32,11 +33,12 @@ class Rows(NamedTuple):
     y: np.ndarray
     exposure: np.ndarray | None
     labels: Any
+    row_data: RowData | None = None
 
 
 @dataclass(frozen=True)
 class Names:
-    """Columns of the response, exposure and features with weights; all others are features of X."""
+    """Columns of the response and of what belongs to it; all others are features of X."""
 
     y: str
     Z: tuple[str, ...] | None
@@ -45,15 +47,19 @@ class Names:
     observation: Reader
     # of all parts; None where y holds numbers, and before all parts were seen
     labels: tuple | None = None
+    weights: str | None = None
+    censoring: str | None = None
+    upper: str | None = None  # upper ends of intervals
 
     def features(self, frame: pd.DataFrame) -> list[str]:
         """Names of X's columns in a frame."""
-        own = [self.y, *(self.Z or ()), *([] if self.exposure is None else [self.exposure])]
+        single = (self.y, self.exposure, self.weights, self.censoring, self.upper)
+        own = [*(name for name in single if name is not None), *(self.Z or ())]
         missing = [name for name in own if name not in frame.columns]
         if missing:
             raise ValueError(
-                f"The data set lacks the columns {missing}, which y, Z or exposure name. Pass "
-                f"names among {list(frame.columns)}."
+                f"The data set lacks the columns {missing}, which y, Z, exposure, weights or "
+                f"censoring name. Pass names among {list(frame.columns)}."
             )
         return [name for name in frame.columns if name not in own]
 
@@ -90,7 +96,9 @@ class Names:
         y, labels = self._response(frame[self.y], own)
         if exposure is not None:
             self.observation.refuse(y, exposure)
-        return Rows(own, weighed, y, exposure, labels)
+        named = (self.weights, self.censoring, self.upper)
+        beside = (None if name is None else frame[name] for name in named)
+        return Rows(own, weighed, y, exposure, labels, read_row_data(own, y, *beside))
 
     def _response(self, y: Any, frame: Frame) -> tuple[np.ndarray, Any]:
         """Response (b,) with its labels, which are the chunk's if no others are known."""
@@ -121,6 +129,7 @@ class OutOfCore:
     names: Names | None = None  # of the columns in the source
     first: Fingerprint | None = None  # at the first reading
     of_y: Moments | None = None  # None for a loaded fit
+    totals: RowTotals | None = None  # None where rows have no weights and bounds
 
     @property
     def rows(self) -> RowSource:
@@ -205,10 +214,10 @@ def _chunk(names: Names, like: TrainingData, frame: pd.DataFrame) -> TrainingDat
     weighed = None
     if like.Z is not None:
         weighed = like.Z.first(like.p - like.intercept)
-    X, Z, y, exposure, _ = names.read(frame, like.X, weighed)
+    X, Z, y, exposure, _, row_data = names.read(frame, like.X, weighed)
     if like.intercept and Z is not None:
         Z = with_intercept(Z)
-    return replace(like, X=X, Z=Z, y=y, exposure=exposure)
+    return replace(like, X=X, Z=Z, y=y, exposure=exposure, row_data=row_data)
 
 
 def _stacked(parts: Sequence[TrainingData]) -> TrainingData:
@@ -227,7 +236,10 @@ def _stacked(parts: Sequence[TrainingData]) -> TrainingData:
     y, exposure = np.concatenate([part.y for part in parts]), None
     if first.exposure is not None:
         exposure = np.concatenate([cast(np.ndarray, part.exposure) for part in parts])
-    return replace(first, X=X, Z=Z, y=y, exposure=exposure)
+    row_data = None
+    if first.row_data is not None:
+        row_data = reduce(RowData.joined, [part.row_data for part in parts])
+    return replace(first, X=X, Z=Z, y=y, exposure=exposure, row_data=row_data)
 
 
 def of_scaled(of_part: Callable, rows: TrainingData) -> Any:
@@ -261,12 +273,13 @@ class Seen:
     part: str  # name of the first chunk
     labels: np.ndarray | None  # sorted class labels of the response, if any
     rows: Fingerprint
+    totals: RowTotals | None  # None where rows have no weights and bounds
 
     def of(self, columns: Sequence[str]) -> Moments:
         """Moments of several columns."""
         each = [self.columns[name] for name in columns]
         fields = (np.concatenate([getattr(m, k) for m in each]) for k in MOMENTS)
-        return Moments(each[0].n, *fields)
+        return Moments(each[0].n, *fields, weight=each[0].weight)
 
     def holds(self, name: str) -> str:
         """What a column holds."""
@@ -276,17 +289,18 @@ class Seen:
 
 def seen_of_part(names: Names, frame: pd.DataFrame) -> Seen:
     """`Seen` of one part; the keys of its rows come from its own first numbers."""
-    X, Z, y, exposure, labels = names.read(frame)
+    X, Z, y, exposure, labels, row_data = names.read(frame)
+    weights = None if row_data is None else row_data.weights
     tables = [X, Frame(y[:, None], (names.y,), X.index, False)]
     tables += [] if Z is None or Z is X else [Z]
     if names.exposure is not None and exposure is not None:
         tables.append(Frame(exposure[:, None], (names.exposure,), X.index, False))
     columns: dict[str, Moments] = {}
     for table in tables:
-        whole = Moments.of(table.values)
+        whole = Moments.of(table.values, weights)
         for j, name in enumerate(table.columns):
             own = (getattr(whole, k)[j : j + 1] for k in MOMENTS)
-            columns[name] = Moments(whole.n, *own)
+            columns[name] = Moments(whole.n, *own, weight=whole.weight)
     digest = np.ascontiguousarray([*X.values[0], y[0], len(y)]).view(np.uint64)
     keys = np.random.default_rng(digest.tolist()).uniform(size=len(frame))
     chosen = np.sort(np.argsort(keys, kind="stable")[:SAMPLE])
@@ -301,6 +315,7 @@ def seen_of_part(names: Names, frame: pd.DataFrame) -> Seen:
         part=frame.attrs[PART],
         labels=labels,
         rows=fingerprint(frame),
+        totals=None if row_data is None else RowTotals.of(row_data),
     )
 
 
@@ -336,6 +351,7 @@ def seen_of_both(one: Seen, other: Seen) -> Seen:
         part=one.part,
         labels=_labels_of_both(one, other),
         rows=one.rows.joined(other.rows),
+        totals=None if one.totals is None else one.totals.joined(cast(RowTotals, other.totals)),
     )
 
 
@@ -359,8 +375,8 @@ def _without(one: Seen, other: Seen) -> list[str]:
 
 def _of_both(one: Seen, other: Seen, name: str) -> Moments:
     """Moments of a column; a level that is not declared in a part has no rows there."""
-    n = [next(iter(part.columns.values())).n for part in (one, other)]
-    none = [Moments(k, *np.zeros((4, 1))) for k in n]
+    any_column = [next(iter(part.columns.values())) for part in (one, other)]
+    none = [Moments(own.n, *np.zeros((4, 1)), weight=own.weight) for own in any_column]
     found = [p.columns.get(name, empty) for p, empty in zip((one, other), none, strict=True)]
     if name in one.origins:
         found[1] = found[1].moved(days_since([other.origins[name]], one.origins[name]))

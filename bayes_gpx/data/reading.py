@@ -165,7 +165,7 @@ def unscaled_last(scaling: Scaling) -> Scaling:
 
 def read_out_of_core(
     source: RowSource,
-    y: str,
+    y: Any,
     observation: Reader,
     Z: Sequence[str] | None = None,
     *,
@@ -174,8 +174,13 @@ def read_out_of_core(
     intercept: bool = False,
     scale: bool = True,
     resolution: Any = None,
+    weights: str | None = None,
+    censoring: str | None = None,
 ) -> TrainingData:
     """Read the moments of a data set, in one pass, and a sample of its rows."""
+    upper = None
+    if censoring is not None and isinstance(y, list | tuple) and len(y) == 2:
+        y, upper = y
     # `y` and `exposure` are names of columns; `Z` names columns with weights if they are not X's.
     # The `center` of `observation` takes one row, of mean count and exposure. `resolution` is found
     # from the sample by default.
@@ -192,21 +197,31 @@ def read_out_of_core(
         )
     if Z is not None and y in Z:
         raise ValueError(f"Z names {y!r}, which is the response. Pass other columns.")
-    if not isinstance(exposure, str | None):
-        raise ValueError(
-            f"exposure is a {type(exposure).__name__}. For out-of-core data, pass the name of a "
-            "column, a str."
-        )
-    if exposure is not None and exposure in (y, *(Z or ())):
-        raise ValueError(f"exposure names {exposure!r}, as y or Z does. Pass another column.")
-    names = Names(y, None if Z is None else tuple(Z), exposure, weighs, observation)
+    taken = [y, *(Z or ())]
+    beside = {"exposure": exposure, "weights": weights, "censoring": censoring, "y": upper}
+    for option, name in beside.items():
+        if not isinstance(name, str | None):
+            raise ValueError(
+                f"{option} is a {type(name).__name__}. For out-of-core data, pass the name of a "
+                "column, a str."
+            )
+        if name is not None and name in taken:
+            raise ValueError(
+                f"{option} names {name!r}, as y, Z or another option does. Pass another column."
+            )
+        taken.append(name)
+    known: dict[str, Any] = {"weights": weights, "censoring": censoring, "upper": upper}
+    names = Names(y, None if Z is None else tuple(Z), exposure, weighs, observation, **known)
     seen = source.reduce(partial(seen_of_part, names), seen_of_both)
     types = {name: pd.CategoricalDtype([*own]) for name, own in seen.levels.items()}
     if seen.labels is not None:
         names = replace(names, labels=tuple(cast(np.ndarray, observation.read(seen.labels)[1])))
     drawn = seen.sample.astype(dict.fromkeys(types, str)).astype(types)
     sample = names.read(drawn, dates=seen.origins)
-    X, weighed = sample.X, sample.Z
+    X, weighed, rows = sample.X, sample.Z, sample.row_data
+    values = sample.y  # without bounds, of which many may be the same
+    if rows is not None and rows.censoring is not None:
+        values = values[rows.censoring == 0]
     scaling = standard_scaling if scale else no_scaling
     own = None
     if weighed is not None:
@@ -225,8 +240,9 @@ def read_out_of_core(
         labels=names.labels,
         exposure=sample.exposure,
         scales_y=observation.scaled,
-        beyond=OutOfCore(seen.of(X.columns), source, names, seen.rows, seen.of([y])),
-        resolution=resolution_of_y(resolution, sample.y, None, observation),
+        beyond=OutOfCore(seen.of(X.columns), source, names, seen.rows, seen.of([y]), seen.totals),
+        resolution=resolution_of_y(resolution, values, None, observation),
+        row_data=rows,
     )
 
 
@@ -254,19 +270,14 @@ def read_data(
     **options: Any,
 ) -> TrainingData:
     """Read the training data of a model: a table as `read_training`, or as `read_out_of_core`."""
-    source = row_source(X, by_name=isinstance(y, str))
+    named = y[0] if isinstance(y, list | tuple) and isinstance(options.get("censoring"), str) else y
+    source = row_source(X, by_name=isinstance(named, str))
     if source is not None and options.get("groups") is not None:
         raise ValueError(
             "X is out-of-core data, and groups was given. Pass rows in memory, or leave groups out."
         )
-    for name in ("weights", "censoring"):
-        if source is not None and options.get(name) is not None:
-            raise ValueError(
-                f"X is out-of-core data, and {name} was given. Pass rows in memory, or leave it "
-                "out."
-            )
-    known = {"weighs": weighs, "intercept": intercept, "scale": scale, "exposure": exposure}
-    known["resolution"] = resolution
+    known: dict[str, Any] = {"weighs": weighs, "intercept": intercept, "scale": scale}
+    known |= {"exposure": exposure, "resolution": resolution}
     if source is None and isinstance(y, str):
         raise ValueError(
             f"y is the str {y!r}, which names a column of out-of-core data, but X is a table in "
@@ -274,4 +285,5 @@ def read_data(
         )
     if source is None:
         return read_training(X, y, observation, Z, **known, **options)
+    known |= {name: options.get(name) for name in ("weights", "censoring")}
     return read_out_of_core(source, y, observation, Z, **known)

@@ -29,6 +29,17 @@ class RowData:
         given = {f.name: getattr(self, f.name) for f in fields(self)}
         return replace(self, **{n: v[positions] for n, v in given.items() if v is not None})
 
+    def joined(self, other: RowData) -> RowData:
+        """The same of these rows and of others, of the same kind."""
+        both = ((f.name, getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        known = {name: (v, w) for name, v, w in both if v is not None}
+        return RowData(**{name: np.concatenate(pair) for name, pair in known.items()})
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Weight of each row's density; 0 of a bound, which has a probability without units."""
+        return np.where(self.censored, 0.0, 1.0 if self.weights is None else self.weights)
+
     @property
     def kinds(self) -> tuple[str, ...]:
         """Kinds of the rows with bounds."""
@@ -46,6 +57,25 @@ class RowData:
         if self.censoring is not None and self.upper is not None:
             found = [scaling.apply(self.upper), self.censoring]
         return found if self.weights is None else [*found, self.weights]
+
+
+@dataclass(frozen=True)
+class RowTotals:
+    """What models need to know of the `RowData` of all rows."""
+
+    kinds: tuple[str, ...] = ()
+    bounded: int = 0  # number of rows with bounds
+    counted: float = 0.0  # sum of `RowData.counts`
+
+    @staticmethod
+    def of(rows: RowData) -> RowTotals:
+        """Totals of some rows."""
+        return RowTotals(rows.kinds, int(np.sum(rows.censored)), float(rows.counts.sum()))
+
+    def joined(self, other: RowTotals) -> RowTotals:
+        """Totals of these and of other rows."""
+        kinds = tuple(sorted({*self.kinds, *other.kinds}))
+        return RowTotals(kinds, self.bounded + other.bounded, self.counted + other.counted)
 
 
 def split_interval(y: Any, censoring: Any) -> tuple[Any, Any]:

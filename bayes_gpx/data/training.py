@@ -22,7 +22,7 @@ from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.out_of_core import OutOfCore, of_scaled
 from bayes_gpx.data.outputs import Outputs
 from bayes_gpx.data.response import Reader
-from bayes_gpx.data.row_data import RowData
+from bayes_gpx.data.row_data import RowData, RowTotals
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.sparse import read_weighed
 from bayes_gpx.numerics.threads import in_order
@@ -168,18 +168,22 @@ class TrainingData:
 
     def row_exposures(self, scaling: Scaling, exposure: np.ndarray | None) -> np.ndarray:
         """Exposures with the columns of weights and bounds; bounds are on some scale of y."""
-        first = np.ones(self.n) if exposure is None else exposure
+        first = np.ones(len(self.y)) if exposure is None else exposure
         return np.column_stack([first, *cast(RowData, self.row_data).columns(scaling)])
 
     @property
     def log_units(self) -> np.ndarray | float:
         """What a log density of each y loses from the model's scale to user units, (n,)."""
-        # A probability of a bound has no units.
         lost = np.log(self.response_scaling.scale)
-        if self.row_data is None:
-            return lost
-        lost = np.where(self.row_data.censored, 0.0, lost * np.ones(self.n))
-        return lost if self.row_data.weights is None else lost * self.row_data.weights
+        return lost if self.row_data is None else lost * self.row_data.counts
+
+    @property
+    def totals(self) -> RowTotals:
+        """What the weights and bounds of all rows add up to."""
+        if self.beyond is not None and self.beyond.totals is not None:
+            return self.beyond.totals
+        rows = self.row_data
+        return RowTotals(counted=self.n) if rows is None else RowTotals.of(rows)
 
     @cached_property
     def moments(self) -> Moments:
@@ -367,7 +371,9 @@ class TrainingData:
 
         Z = None if self.Z is None else middle(self.Z)
         exposure = None if self.exposure is None else np.median(self.exposure)[None]
+        row_data = None if self.row_data is None else self.row_data.rows(slice(1))
         kept = {"X": middle(self.X), "Z": Z, "y": np.median(self.y)[None], "exposure": exposure}
+        kept["row_data"] = row_data
         return replace(self, **kept, beyond=OutOfCore(self.moments))
 
     @property
@@ -383,7 +389,7 @@ class TrainingData:
     @property
     def censored(self) -> int:
         """Number of rows with bounds of y."""
-        return 0 if self.row_data is None else int(np.sum(self.row_data.censored))
+        return self.totals.bounded
 
     def refuse_censored(self, what: str, cure: str = "") -> None:
         """Raise for requests that need the value of every y."""

@@ -182,7 +182,8 @@ def _one_draw(
     specification = structure.specification
     if "parts" in data:
         p = structure.p if specification.family == "GPX" else None
-        data = data | symbols_of_rows(structure.d, p, exposed=specification.exposed)
+        exposed = specification.conditioned if specification.exposed else None
+        data = data | symbols_of_rows(structure.d, p, exposed)
     known = data.get
     sums = Sums(*(data[name] for name in Sums._fields)) if "gram" in data else None
     prior = specification.prior(

@@ -100,7 +100,7 @@ class Model(Views):
             refuse_many(training.n, specification)
         if training.row_data is not None:
             refuse_row_data(training, specification, priors or {})
-            specification = specification.of_row_data(training.row_data)
+            specification = specification.of_row_data(training)
         if not specification.settled:
             observation = specification.observation
             fields = observation.settled(training.response_moments, scale)
@@ -136,7 +136,7 @@ class Model(Views):
         """The same model of other samples on its scale, outside of any other; not fitted."""
         specification = self.specification
         if training.row_data is not None:
-            specification = specification.of_row_data(training.row_data)
+            specification = specification.of_row_data(training)
         return self.restored(training, specification, **self._settings)
 
     def of_features(self, sources: Sequence[str]) -> Self:
@@ -253,7 +253,7 @@ class Model(Views):
         if data.streamed:
             refuse_streamed(spec)
             p = None if data.Z is None else data.p
-            block = symbols_of_rows(data.d, p, exposed=spec.exposed)
+            block = symbols_of_rows(data.d, p, spec.conditioned if spec.exposed else None)
             x, z, y, exposure = (block.get(name) for name in ("X", "Z", "y", "exposure"))
             parts = Constant(PARTS, data)
         elif data.row_data is not None:

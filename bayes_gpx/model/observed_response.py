@@ -25,7 +25,7 @@ from bayes_gpx.data.training import TrainingData
 from bayes_gpx.likelihoods.rows import Weighted, tails_of
 from bayes_gpx.model.latent_variables import latent_values, weighed_values
 from bayes_gpx.model.specification import Specification
-from bayes_gpx.numerics.row_sums import parameters_of
+from bayes_gpx.numerics.row_sums import parameters_of, row_sums
 from bayes_gpx.posteriors.base import Conditioning
 from bayes_gpx.posteriors.constraints import sites, with_sites
 from bayes_gpx.posteriors.evidence.sums import Sums
@@ -39,6 +39,7 @@ from bayes_gpx.posteriors.strategies.constrained_coefficients import (
 )
 from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
+from bayes_gpx.posteriors.strategies.through_coefficients import block_of
 from bayes_gpx.posteriors.strategies.variational import Variational
 from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraints, WithConstraints
 from bayes_gpx.system.warning import warn
@@ -256,8 +257,13 @@ def streamed(
         evidence = strategy.log_density_by_sums(Sums(**sums(training.y)), *parts)
     else:
         evidence = cast(LowRankNormal | Variational, strategy).by_rows(given, ridge)
-    scale = training.response_scaling.scale
-    pm.Potential(rename("y"), evidence - training.n * np.log(scale))
+    if specification.normal and specification.weighted:
+        block, rows = block_of(given)
+        likelihood = cast(Weighted, given.likelihood)
+        beyond = likelihood.beyond_normal(block.theta, block.exposure).sum()
+        evidence = evidence + row_sums([beyond], rows)[0]
+    units = training.totals.counted * np.log(training.response_scaling.scale)
+    pm.Potential(rename("y"), evidence - units)
     return [evidence]
 
 

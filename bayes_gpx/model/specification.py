@@ -16,6 +16,7 @@ from pymc.gp.cov import Covariance
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.data.row_data import RowData
+from bayes_gpx.data.training import TrainingData
 from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.likelihoods import KNOWN, named
 from bayes_gpx.likelihoods.base import Likelihood
@@ -183,11 +184,11 @@ class Specification:
             found = Censored(found, self.censored)
         return Weighted(found) if self.weighted else found
 
-    def of_row_data(self, row_data: RowData) -> Self:
+    def of_row_data(self, training: TrainingData) -> Self:
         """The same of rows with weights or bounds of y, among others that may have them too."""
-        kinds = self.censored
+        kinds, row_data = self.censored, cast(RowData, training.row_data)
         if row_data.censoring is not None:
-            kinds = tuple(sorted({*(kinds or ()), *row_data.kinds}))
+            kinds = tuple(sorted({*(kinds or ()), *training.totals.kinds}))
         weighted = self.weighted or row_data.weights is not None
         return replace(self, weighted=weighted, censored=kinds)
 

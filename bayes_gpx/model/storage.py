@@ -377,8 +377,7 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
         scalings=scalings,
         resolution=_resolution(settings) if observation.scaled else None,
     )
-    rows = {f.name: data[f.name].values for f in fields(RowData) if f.name in data}
-    training = replace(training, row_data=RowData(**rows) if rows else None)
+    training = replace(training, row_data=_row_data(data))
     return family.restored(_dated(training, settings), specification, **known)
 
 
@@ -447,7 +446,14 @@ def _of_medians(
         scales_y=observation.scaled,
         resolution=_resolution(settings),
         beyond=OutOfCore(of_x),
+        row_data=_row_data(data),
     )
+
+
+def _row_data(data: xr.Dataset) -> RowData | None:
+    """Weights and bounds of rows, None without any."""
+    rows = {f.name: data[f.name].values for f in fields(RowData) if f.name in data}
+    return RowData(**rows) if rows else None
 
 
 def _resolution(settings: Mapping[str, Any]) -> Any:

@@ -117,14 +117,15 @@ class Conditioning:
         return self.likelihood.class_shape
 
 
-def symbols_of_rows(d: int, p: int | None, *, exposed: bool) -> dict[str, Tensor]:
+def symbols_of_rows(d: int, p: int | None, exposed: Any) -> dict[str, Tensor]:
     """X (b, d), y (b,) and, with p features that have weights, Z (b, p) of a block of rows.
 
-    Also `exposure` (b,), for all likelihoods but the one with noise of one sd.
+    Also `exposure`, for `exposed`: all likelihoods but the one with noise of one sd.
     """
     widths = {"X": d, **({} if p is None else {"Z": p})}
     wide = {k: pt.tensor(k, shape=(None, width), dtype="float64") for k, width in widths.items()}
-    return {**wide, **{k: pt.dvector(k) for k in ("y", "exposure")[: 1 + exposed]}}
+    exposure = {} if exposed is None else {"exposure": exposed.exposures()}
+    return {**wide, "y": pt.dvector("y"), **exposure}
 
 
 def inducing_operator(

@@ -309,7 +309,7 @@ INDUCING = {"approximation": bx.Inducing(5)}
         (
             [FRAME.assign(y=1)],
             {"likelihood": "poisson", "exposure": "y"},
-            "exposure names 'y', as y or Z does",
+            "exposure names 'y', as y, Z or another option does",
         ),
         (
             [FRAME.assign(y=1)],

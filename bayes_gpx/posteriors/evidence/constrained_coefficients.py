@@ -52,7 +52,7 @@ class WithSites:
     """
 
     likelihood: ScalarLikelihood
-    classes, class_shape, normal = None, (), False
+    classes, class_shape, normal, processes = None, (), False, ()
 
     @property
     def hyperparameters(self) -> Any:
