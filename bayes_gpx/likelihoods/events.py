@@ -22,8 +22,8 @@ KINDS = {
 }
 """Events by name, in words with places for the name of y and for a value."""
 
-NEEDED = {"hazard": "log_tails", "quantile": "quantile"}
-"""Methods that only some likelihoods have."""
+NEEDED = {"hazard": ("log_tails", "log_survival"), "quantile": ("quantile",)}
+"""Methods of which only some likelihoods have one."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,12 @@ class Event:
         at = pt.full_like(f, pt.as_tensor(place))
         if self.kind == "probability":
             return pt.exp(of.logp(f, at, theta, exposure))
-        if not hasattr(of, "log_tails"):
+        if hasattr(of, "log_tails"):
+            beyond = of.log_tails(f, at, theta, exposure)[1].value
+        elif hasattr(of, "log_survival"):
+            beyond = of.log_survival(f, at, theta, exposure)
+        else:
             return 1.0 - of.cumulative(f, at, theta, exposure)
-        beyond = of.log_tails(f, at, theta, exposure)[1].value
         if self.kind == "survival":
             return pt.exp(beyond)
         return pt.exp(of.logp(f, at, theta, exposure) - beyond) / self.scale

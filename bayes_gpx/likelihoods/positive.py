@@ -17,7 +17,7 @@ from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
 from bayes_gpx.likelihoods.predictive import Located, Predictive
 from bayes_gpx.likelihoods.tails import Slopes, gumbel_tails, logistic_tails, normal_tails
 from bayes_gpx.numerics.jets import Jet
-from bayes_gpx.numerics.special import ndtr, softplus
+from bayes_gpx.numerics.special import gamma_quantile, log_gammaincc, ndtr, softplus
 
 SHAPE = DefaultPrior(lambda name: pm.Gamma(name, alpha=2.0, beta=0.5))
 """Shapes of about 1 to 10."""
@@ -130,6 +130,15 @@ class Gamma(_Positive):
     ) -> tuple[Slopes, Slopes]:
         """Logs of the probabilities of at most y, and of more than y, given f."""
         return self.tails_by_rate(f, y, theta, exposure)
+
+    def log_survival(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Log of the probability of more than y given f."""
+        distance = pt.minimum(pt.log(y) - log_mean(f, exposure), STEEPEST)
+        return log_gammaincc(theta["shape"], theta["shape"] * pt.exp(distance))
+
+    def quantile(self, p: float, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """The y that is not exceeded with probability p."""
+        return pt.exp(log_mean(f, exposure)) * gamma_quantile(theta["shape"], np.float64(p))
 
     def information(self, theta: Theta) -> Any:
         """Expected information about f."""

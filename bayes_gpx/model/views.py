@@ -88,10 +88,12 @@ class Views:
             self.training.refuse_outputs("of_event", "Fit one model for each output.")
         if of == "probability" and not observation.discrete:
             raise ValueError(f"of is {of!r}, but y is no whole number. Pass of='survival'.")
-        if not hasattr(observation, NEEDED.get(of, "logp")):
+        if not any(hasattr(observation, name) for name in NEEDED.get(of, ("logp",))):
+            reason = ": quantiles of whole numbers jump" if observation.discrete else ""
             raise ValueError(
-                f"of is {of!r}, which likelihood={self.specification.likelihood!r} does not have. "
-                "Use 'normal', 'lognormal', 'weibull' or 'loglogistic', or of='survival'."
+                f"of is {of!r}, which likelihood={self.specification.likelihood!r} does not have"
+                f"{reason}. Use 'normal', 'lognormal', 'gamma', 'weibull' or 'loglogistic', or "
+                "of='survival'."
             )
         if of != "quantile":
             observation.read(np.array([at]))

@@ -15,6 +15,9 @@ FAR = -5.0
 FRACTION = 24
 """Levels of the continued fraction: exact to round-off at z = -5, where it converges slowest."""
 
+GAMMA_FAR, GAMMA_FRACTION = 22.0, 12
+"""Where the fraction of `log_gammaincc` begins, beyond twice a, and its levels."""
+
 LARGE = 25.0
 """From here on four terms of Stirling's series are exact to round-off."""
 
@@ -119,6 +122,19 @@ def log_softmax(f: Tensor) -> Tensor:
 def log_normal(y: TensorLike, mean: TensorLike, variance: TensorLike) -> Tensor:
     """Log density of N(mean, variance) at y."""
     return -0.5 * (np.log(2.0 * np.pi) + pt.log(variance) + pt.sqr(y - mean) / variance)
+
+
+def log_gammaincc(a: TensorLike, x: TensorLike) -> Tensor:
+    """Log of the regularized upper incomplete gamma function."""
+    # Far above its mean it underflows; Legendre's continued fraction is exact to round-off there
+    # after eight levels.
+    far = x > 2.0 * a + GAMMA_FAR
+    near, beyond = pt.switch(far, np.float64(1.0), x), pt.switch(far, x, 2.0 * a + GAMMA_FAR)
+    rest: TensorLike = 0.0
+    for k in range(GAMMA_FRACTION, 0, -1):
+        rest = k * (a - k) / (beyond + (2 * k + 1) - a + rest)
+    fraction = a * pt.log(beyond) - beyond - pt.gammaln(a) - pt.log(beyond + 1.0 - a + rest)
+    return pt.switch(far, fraction, pt.log(pt.gammaincc(a, near)))
 
 
 def gamma_quantile(alpha: TensorLike, u: TensorLike) -> Tensor:
