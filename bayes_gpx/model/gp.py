@@ -58,8 +58,7 @@ class GP(Model):
         For counts, a factor of the rate; for "binomial", the number of trials; for "normal", the
         known standard deviation of noise. For out-of-core data, the name of a column.
     weights, censoring : array (n,) or str, optional
-        Factor of each row's log likelihood; and "none", "left", "right" or "interval". For
-        out-of-core data, names of columns; y then names both ends of intervals.
+        Factor of each row's log likelihood; and "none", "left", "right" or "interval".
     resolution : float or sequence of floats, optional
         The step to which y was rounded, in its units; found by default.
     scale : bool
