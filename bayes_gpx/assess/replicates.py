@@ -135,14 +135,18 @@ class Replicates:
         f: Any = None
         values, classes = {}, model.specification.classes
         columns = () if classes is None else (classes,)
+        shape_of_f = (training.n, *columns)
         for name in self.names:
             asked = self._asked[name]
             mean, cov = self._joint(hyper, asked.operator)
-            if f is None:
-                shape = (training.n, *columns)
-                f = _drawn(mean[: training.n], cov[: training.n, : training.n], shape, rng)
+            size = len(self.rows) * asked.width
+            if f is None:  # of all classes together, where they have a joint covariance
+                joint = len(cov) > training.n + size
+                shape = (training.n * len(cov) // (training.n + size),) if joint else shape_of_f
+                f = _drawn(mean[: shape[0]], cov[: shape[0], : shape[0]], shape, rng)
             part = _given(f, mean, cov, rng)
             values[name] = _in_units(part.reshape((len(self.rows), asked.width, *columns)), asked)
+        f = f.reshape(shape_of_f)
         observation, exposure = model.specification.observation, training.scaled_exposure
         scaling = training.response_scaling
         both = [
@@ -280,7 +284,7 @@ def _in_units(part: np.ndarray, quantity: Question) -> np.ndarray:
     offset = (
         np.reshape(quantity.offset, by_component) if np.ndim(quantity.offset) else quantity.offset
     )
-    values = factor * mixed + offset
+    values = factor * mixed + offset + (0.0 if quantity.by_class is None else quantity.by_class)
     return values if quantity.axes else values[:, 0]
 
 

@@ -15,7 +15,7 @@ from bayes_gpx.data.features import Frame, read_features, read_response, with_in
 from bayes_gpx.data.fingerprints import Fingerprint, fingerprint, refuse_other, refuse_reordered
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.response import Reader, labels_joined, labels_of_part, read_exposure
-from bayes_gpx.data.row_data import RowData, RowTotals, read_row_data
+from bayes_gpx.data.row_data import RowData, RowTotals, read_row_data, split_interval
 from bayes_gpx.data.row_source import PART, RowSource
 
 type TrainingData = Any
@@ -91,14 +91,18 @@ class Names:
         weighed = own if self.weighs else None
         if self.Z is not None:
             weighed = read_features(frame[list(self.Z)], "Z", prefix="z", like=Z, **options)
-        given = None if self.exposure is None else frame[self.exposure]
-        exposure = read_exposure(given, own, self.observation)
-        y, labels = self._response(frame[self.y], own)
+        known = None if self.exposure is None else frame[self.exposure]
+        exposure = read_exposure(known, own, self.observation)
+        given, upper = frame[self.y], None
+        if self.upper is not None:
+            given, upper = split_interval(frame[[self.y, self.upper]], frame[self.censoring])
+        y, labels = self._response(given, own)
         if exposure is not None:
             self.observation.refuse(y, exposure)
-        named = (self.weights, self.censoring, self.upper)
-        beside = (None if name is None else frame[name] for name in named)
-        return Rows(own, weighed, y, exposure, labels, read_row_data(own, y, *beside))
+        weights = None if self.weights is None else frame[self.weights]
+        censoring = None if self.censoring is None else frame[self.censoring]
+        row_data = read_row_data(own, y, weights, censoring, upper)
+        return Rows(own, weighed, y, exposure, labels, row_data)
 
     def _response(self, y: Any, frame: Frame) -> tuple[np.ndarray, Any]:
         """Response (b,) with its labels, which are the chunk's if no others are known."""
@@ -130,6 +134,10 @@ class OutOfCore:
     first: Fingerprint | None = None  # at the first reading
     of_y: Moments | None = None  # None for a loaded fit
     totals: RowTotals | None = None  # None where rows have no weights and bounds
+
+    def without_rows(self) -> OutOfCore:
+        """What is known of the rows, without where they are."""
+        return replace(self, source=None, names=None, first=None)
 
     @property
     def rows(self) -> RowSource:

@@ -186,7 +186,9 @@ def read_out_of_core(
     # from the sample by default.
     if not isinstance(y, str):
         raise ValueError(
-            f"y is a {type(y).__name__}. For out-of-core data, pass the name of a column, a str."
+            f"y is a {type(y).__name__}. For out-of-core data, pass the name of a column, a str; "
+            "with the name of a column as censoring=, a list of two names is for both ends of "
+            "intervals."
         )
     if Z is not None and not (
         isinstance(Z, list | tuple) and Z and all(isinstance(name, str) for name in Z)
@@ -270,8 +272,9 @@ def read_data(
     **options: Any,
 ) -> TrainingData:
     """Read the training data of a model: a table as `read_training`, or as `read_out_of_core`."""
-    named = y[0] if isinstance(y, list | tuple) and isinstance(options.get("censoring"), str) else y
-    source = row_source(X, by_name=isinstance(named, str))
+    ends = isinstance(options.get("censoring"), str) and isinstance(y, list | tuple)
+    ends = ends and len(y) == 2 and all(isinstance(name, str) for name in y)
+    source = row_source(X, by_name=ends or isinstance(y, str))
     if source is not None and options.get("groups") is not None:
         raise ValueError(
             "X is out-of-core data, and groups was given. Pass rows in memory, or leave groups out."

@@ -130,7 +130,8 @@ def read_row_data(
             end = "no upper end" if upper is None else f"the upper end {larger[wrong[0]]:g}"
             raise ValueError(
                 f"censoring is 'interval' at position {wrong[0]}, where y is {y[wrong[0]]:g} with "
-                f"{end}. Pass y as a table of two columns, the lower and the larger upper ends."
+                f"{end}. Pass y as a table of two columns, or two names of columns of "
+                "out-of-core data: the lower and the larger upper ends."
             )
         known |= {"censoring": codes, "upper": larger}
     return RowData(**known) if known else None

@@ -182,8 +182,7 @@ class TrainingData:
         """What the weights and bounds of all rows add up to."""
         if self.beyond is not None and self.beyond.totals is not None:
             return self.beyond.totals
-        rows = self.row_data
-        return RowTotals(counted=self.n) if rows is None else RowTotals.of(rows)
+        return RowTotals.of(self.row_data) if self.row_data else RowTotals(counted=self.n)
 
     @cached_property
     def moments(self) -> Moments:
@@ -196,7 +195,8 @@ class TrainingData:
     def response_moments(self) -> Moments:
         """Moments of y, of all rows where these are known."""
         known = None if self.beyond is None else self.beyond.of_y
-        return Moments.of(self.y[:, None]) if known is None else known
+        weights = None if self.row_data is None else self.row_data.weights
+        return Moments.of(self.y[:, None], weights) if known is None else known
 
     @property
     def X_deviations(self) -> np.ndarray:  # noqa: N802
@@ -374,7 +374,7 @@ class TrainingData:
         row_data = None if self.row_data is None else self.row_data.rows(slice(1))
         kept = {"X": middle(self.X), "Z": Z, "y": np.median(self.y)[None], "exposure": exposure}
         kept["row_data"] = row_data
-        return replace(self, **kept, beyond=OutOfCore(self.moments))
+        return replace(self, **kept, beyond=cast(OutOfCore, self.beyond).without_rows())
 
     @property
     def _template(self) -> TrainingData:

@@ -405,7 +405,8 @@ def refuse_row_data(
         ),
     ):
         if wrong:
-            raise ValueError(f"{given} was given with {what}. {cure}.")
+            option = "censoring" if "bounds of y" in what else given
+            raise ValueError(f"{option} was given with {what}. {cure}.")
     mean = 1.0 if rows.weights is None else float(rows.weights.mean())
     if observation.scaled and mean > MOST_WEIGHT and "sigma" not in priors:
         warn(

@@ -422,11 +422,12 @@ class Specification:
 
     def size(self, dim: str, training: Any) -> int:
         """How many values a hyperparameter has along a dim."""
+        if dim in ("feature", "z_feature"):
+            return cast(int, training.size(dim))
         own = {"output": self.outputs, "class": self.classes, "factor": self.correlation}
         own["process"] = len(self.processes)
         own |= {name: len(labels) for name, labels in self.observation.coords.items()}
-        size = own[dim] if dim in own else training.size(dim)
-        return cast(int, size)
+        return cast(int, own[dim])
 
     def _of_each_group(self, theta: Mapping[str, Any], d: int, p: int) -> Any:
         """Prior of each group's level, or of its weights with the same kernels."""

@@ -23,7 +23,7 @@ from bayes_gpx.data.features import INTERCEPT, Frame
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.out_of_core import OutOfCore
 from bayes_gpx.data.reading import read_training
-from bayes_gpx.data.row_data import RowData
+from bayes_gpx.data.row_data import RowData, RowTotals
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.sparse import PARTS, frame_of
 from bayes_gpx.data.training import TrainingData
@@ -126,6 +126,7 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
         "name": model.name,
         "streamed": training.streamed,
         "n": training.n,
+        "row_totals": None if training.row_data is None else asdict(training.totals),
         "y_name": training.y_name,
         **_scaling_of_y(training),
         "labels": _plain(training.labels),
@@ -445,9 +446,15 @@ def _of_medians(
         exposure=data["exposure"].values if "exposure" in data else None,
         scales_y=observation.scaled,
         resolution=_resolution(settings),
-        beyond=OutOfCore(of_x),
+        beyond=OutOfCore(of_x, totals=_totals(settings)),
         row_data=_row_data(data),
     )
+
+
+def _totals(settings: Mapping[str, Any]) -> RowTotals | None:
+    """Totals of the rows' weights and bounds, None without any."""
+    known = settings.get("row_totals")
+    return None if known is None else RowTotals(**known | {"kinds": tuple(known["kinds"])})
 
 
 def _row_data(data: xr.Dataset) -> RowData | None:

@@ -89,7 +89,8 @@ class Views:
         if of == "probability" and not observation.discrete:
             raise ValueError(f"of is {of!r}, but y is no whole number. Pass of='survival'.")
         if not any(hasattr(observation, name) for name in NEEDED.get(of, ("logp",))):
-            reason = ": quantiles of whole numbers jump" if observation.discrete else ""
+            jumps = of == "quantile" and observation.discrete
+            reason = ": quantiles of whole numbers jump" if jumps else ""
             raise ValueError(
                 f"of is {of!r}, which likelihood={self.specification.likelihood!r} does not have"
                 f"{reason}. Use 'normal', 'lognormal', 'gamma', 'weibull' or 'loglogistic', or "

@@ -15,8 +15,8 @@ FAR = -5.0
 FRACTION = 24
 """Levels of the continued fraction: exact to round-off at z = -5, where it converges slowest."""
 
-GAMMA_FAR, GAMMA_FRACTION = 22.0, 12
-"""Where the fraction of `log_gammaincc` begins, beyond twice a, and its levels."""
+GAMMA_FAR, GAMMA_FRACTION = 60.0, 12
+"""Where the fraction of `log_gammaincc` begins, and its levels."""
 
 LARGE = 25.0
 """From here on four terms of Stirling's series are exact to round-off."""
@@ -126,10 +126,10 @@ def log_normal(y: TensorLike, mean: TensorLike, variance: TensorLike) -> Tensor:
 
 def log_gammaincc(a: TensorLike, x: TensorLike) -> Tensor:
     """Log of the regularized upper incomplete gamma function."""
-    # Far above its mean it underflows; Legendre's continued fraction is exact to round-off there
-    # after eight levels.
-    far = x > 2.0 * a + GAMMA_FAR
-    near, beyond = pt.switch(far, np.float64(1.0), x), pt.switch(far, x, 2.0 * a + GAMMA_FAR)
+    # Far above its mean it underflows, and Legendre's continued fraction is exact to round-off.
+    begins = a + 0.5 * GAMMA_FAR + pt.sqrt(GAMMA_FAR * a + 0.25 * GAMMA_FAR**2)
+    far = x > begins  # where (x - a)^2 is above `GAMMA_FAR` x
+    near, beyond = pt.switch(far, np.float64(1.0), x), pt.switch(far, x, begins)
     rest: TensorLike = 0.0
     for k in range(GAMMA_FRACTION, 0, -1):
         rest = k * (a - k) / (beyond + (2 * k + 1) - a + rest)

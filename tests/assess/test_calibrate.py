@@ -273,6 +273,23 @@ def test_refuses(gp):
         bx.calibrate(labels, method="laplace", posterior=labels.fit("map", progressbar=False))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"likelihood": "heteroscedastic_normal", "approximation": bx.Inducing(N)},
+        {"likelihood": "categorical", "correlation": 1},
+    ],
+)
+def test_latent_values_with_kernels_of_their_own_are_calibrated(options):
+    """Functions of all classes are drawn together."""
+    response = np.array(list("abcabca")) if options["likelihood"] == "categorical" else y
+    model = bx.GP(X, response, **options)
+    ranks = bx.calibrate(model, runs=1, **FEW)["prior_sbc"].to_dataset()
+    assert ranks["f"].shape[-1] == len(ranks["class"]) > 1
+    assert all((0 < v).all() and (v < 1).all() for v in ranks.data_vars.values())
+
+
 GROUPS = np.array(list("aabbcca"))
 
 

@@ -79,6 +79,24 @@ def test_intervals_have_two_columns():
     assert_allclose(found[0]["f_mean"], found[1]["f_mean"], rtol=1e-8)
 
 
+def test_an_upper_bound_is_the_second_column():
+    """A lower end may be missing there; where both ends are known, they may not differ."""
+    low = FRAME["value"].where(FRAME["known"] != "left", -np.inf)
+    high = FRAME["upper"].where(FRAME["known"] != "none", low)
+    kinds = FRAME["known"].replace("right", "interval")
+    frame = X.assign(low=low, high=high, known=kinds)
+    options = {"approximation": bx.HSGP(4)}
+    streamed = bx.GP(parts(frame), ["low", "high"], censoring="known", **options)
+    whole = bx.GP(X, frame[["low", "high"]], censoring=kinds, **options)
+    found = [bx.predictions(m, theta(streamed), X[:4], **QUIET) for m in (streamed, whole)]
+    assert_allclose(found[0]["y_mean"], found[1]["y_mean"], rtol=1e-8)
+    with pytest.raises(ValueError, match="censoring is 'none' at position"):
+        bx.GP(parts(frame.assign(high=99.0)), ["low", "high"], censoring="known", **options)
+    for y in ([], ["low"]):
+        with pytest.raises(ValueError, match="name of a column|two names"):
+            bx.GP(parts(frame), y, censoring="known", **options)
+
+
 @pytest.mark.filterwarnings("ignore:weights have a mean")
 def test_a_saved_fit_explains_new_rows(tmp_path):
     model = both("weibull", "HSGP")[0]
@@ -87,6 +105,8 @@ def test_a_saved_fit_explains_new_rows(tmp_path):
     again = bx.load(tmp_path / "fit.zip")
     found = [bx.predictions(*pair, X[:4], **QUIET) for pair in ((model, idata), again)]
     assert_allclose(found[0]["f_mean"], found[1]["f_mean"], rtol=1e-10)
+    assert again[0].training.totals == model.training.totals
+    assert model.training.censored == (FRAME["known"] != "none").sum()
 
 
 @pytest.mark.parametrize(
