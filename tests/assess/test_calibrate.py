@@ -273,7 +273,6 @@ def test_refuses(gp):
         bx.calibrate(labels, method="laplace", posterior=labels.fit("map", progressbar=False))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -281,13 +280,24 @@ def test_refuses(gp):
         {"likelihood": "categorical", "correlation": 1},
     ],
 )
-def test_latent_values_with_kernels_of_their_own_are_calibrated(options):
-    """Functions of all classes are drawn together."""
+def test_truths_of_classes_are_drawn_together(options):
+    """Functions with kernels of their own, or that correlate, have a joint covariance."""
     response = np.array(list("abcabca")) if options["likelihood"] == "categorical" else y
     model = bx.GP(X, response, **options)
-    ranks = bx.calibrate(model, runs=1, **FEW)["prior_sbc"].to_dataset()
-    assert ranks["f"].shape[-1] == len(ranks["class"]) > 1
-    assert all((0 < v).all() and (v < 1).all() for v in ranks.data_vars.values())
+    truth = Replicates(model, "laplace", ROWS).truth(np.random.default_rng(1), 1)
+    classes = model.specification.classes
+    assert truth.values["f"].shape == (len(ROWS), classes)
+    assert truth.values["attribution"].shape == (len(ROWS), X.shape[1], classes)
+    if options["likelihood"] == "categorical":
+        return
+    centers = model.specification.observation.centers
+    draws = [
+        Replicates(model, "laplace", ROWS).truth(np.random.default_rng(k), 1).values["f"][0]
+        for k in range(60)
+    ]
+    apart = np.mean(draws, axis=0) - centers
+    assert (np.abs(apart) < 4.0 * np.std(draws, axis=0) / np.sqrt(60)).all()
+    assert abs(np.corrcoef(np.transpose(draws))[0, 1]) < 4.0 / np.sqrt(60)
 
 
 GROUPS = np.array(list("aabbcca"))
