@@ -283,7 +283,11 @@ def test_refuses(gp):
 def test_truths_of_classes_are_drawn_together(options):
     """Functions with kernels of their own, or that correlate, have a joint covariance."""
     response = np.array(list("abcabca")) if options["likelihood"] == "categorical" else y
-    model = bx.GP(X, response, **options)
+    near = {
+        "lengthscale": 1.0,
+        "amplitude": lambda name, dims: pm.Uniform(name, 0.5, 0.501, dims=dims),
+    }
+    model = bx.GP(X, response, priors=near, **options)
     truth = Replicates(model, "laplace", ROWS).truth(np.random.default_rng(1), 1)
     classes = model.specification.classes
     assert truth.values["f"].shape == (len(ROWS), classes)
@@ -295,8 +299,9 @@ def test_truths_of_classes_are_drawn_together(options):
         Replicates(model, "laplace", ROWS).truth(np.random.default_rng(k), 1).values["f"][0]
         for k in range(60)
     ]
-    apart = np.mean(draws, axis=0) - centers
-    assert (np.abs(apart) < 4.0 * np.std(draws, axis=0) / np.sqrt(60)).all()
+    apart, sd = np.mean(draws, axis=0) - centers, np.array([0.5 * y.std(), np.hypot(0.5, 1.5)])
+    assert (np.abs(apart) < 4.0 * sd / np.sqrt(60)).all()
+    np.testing.assert_allclose(np.std(draws, axis=0), sd, rtol=4.0 / np.sqrt(120))
     assert abs(np.corrcoef(np.transpose(draws))[0, 1]) < 4.0 / np.sqrt(60)
 
 

@@ -177,6 +177,17 @@ def model():
     return bx.GP(X, Y, likelihood="heteroscedastic_normal")
 
 
+@pytest.fixture(
+    scope="module",
+    params=[None, bx.HSGP(30, 3.0), bx.Inducing(10), bx.RandomFeatures(40)],
+    ids=["all rows", "HSGP", "Inducing", "RandomFeatures"],
+)
+def any_model(request):
+    """By Laplace's approximation, and through coefficients."""
+    options = {"approximation": request.param}
+    return bx.GP(X, Y, likelihood="heteroscedastic_normal", **options)
+
+
 def scaled_prior(left, right):
     """Prior covariances (2, k, n) in user units of the model at `THETA`."""
     left, right = ((v - X.mean()) / X.std() for v in (left, right))
@@ -215,9 +226,9 @@ def test_explanations_name_processes_and_parameters(model):
 
 @pytest.mark.parametrize("on", ["latent", "response"])
 @pytest.mark.parametrize("function", [bx.attributions, bx.shapley_values])
-def test_attributions_add_up(function, on, model):
-    found = function(model, THETA, X[::5], on=on, **QUIET)
-    ends = [bx.predictions(model, THETA, at, **QUIET) for at in (X[::5], [[X.mean()]])]
+def test_attributions_add_up(function, on, any_model):
+    found = function(any_model, THETA, X[::5], on=on, **QUIET)
+    ends = [bx.predictions(any_model, THETA, at, **QUIET) for at in (X[::5], [[X.mean()]])]
     if on == "latent":
         here, there = (end["f_mean"].values for end in ends)
     else:
@@ -227,10 +238,10 @@ def test_attributions_add_up(function, on, model):
     assert found["completeness_residual"].max() < 1e-6
 
 
-def test_derivatives_of_the_sd_are_differences_of_predictions(model):
+def test_derivatives_of_the_sd_are_differences_of_predictions(any_model):
     step, at = 1e-4, np.array([[0.4]])
-    found = bx.derivatives(model, THETA, at, **QUIET)["derivative_mean"].values[0, 0]
-    up, down = (bx.predictions(model, THETA, at + t, **QUIET) for t in (step, -step))
+    found = bx.derivatives(any_model, THETA, at, **QUIET)["derivative_mean"].values[0, 0]
+    up, down = (bx.predictions(any_model, THETA, at + t, **QUIET) for t in (step, -step))
     for k, name in enumerate(("y_mean", "sd_mean")):
         difference = (up[name] - down[name]).item() / (2.0 * step)
         assert_allclose(found[k], difference, rtol=1e-6)
@@ -400,9 +411,9 @@ def test_density_of_responses_given_functions(model):
     assert_allclose(found, stats.norm.logpdf(Y, f[..., 0], np.exp(f[..., 1])), rtol=1e-8)
 
 
-def test_random_functions_have_the_posterior_s_moments(model):
-    exact = bx.predictions(model, THETA, X[::4], on="latent", **QUIET)
-    functions = bx.sample_functions(model, THETA, draws=600, seed=2, progressbar=False)
+def test_random_functions_have_the_posterior_s_moments(any_model):
+    exact = bx.predictions(any_model, THETA, X[::4], on="latent", **QUIET)
+    functions = bx.sample_functions(any_model, THETA, draws=600, seed=2, progressbar=False)
     f = functions.predictions(X[::4])["f"].values[0]
     mean, sd = exact["f_mean"].values, exact["f_sd"].values
     assert (np.abs(f.mean(axis=0) - mean) < 4.5 * sd / np.sqrt(len(f))).all()
@@ -432,9 +443,10 @@ def test_the_log_variance_of_y_is_refused(model):
 
 
 @pytest.mark.parametrize("unit", [1e-8, 1e8])
-def test_units_of_y_do_not_matter(unit, model):
-    expected = bx.predictions(model, THETA, X[:3], **QUIET)
-    other = bx.GP(X, unit * Y, likelihood="heteroscedastic_normal")
+def test_units_of_y_do_not_matter(unit, any_model):
+    expected = bx.predictions(any_model, THETA, X[:3], **QUIET)
+    options = {"approximation": any_model.specification.approximation}
+    other = bx.GP(X, unit * Y, likelihood="heteroscedastic_normal", **options)
     found = bx.predictions(other, THETA, X[:3], **QUIET)
     for name in ("y_mean", "y_sd", "sd_mean", "sd_sd"):
         assert_allclose(found[name], unit * expected[name], rtol=1e-9)

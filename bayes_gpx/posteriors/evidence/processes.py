@@ -61,7 +61,7 @@ def local_graph(likelihood: HeteroscedasticNormal) -> tuple[list[Tensor], list[T
     f, y = pt.dmatrix("f"), pt.dvector("y")
     slope, observed = likelihood.derivatives(f, y)
     fisher = pt.diagonal(likelihood.fisher(f), axis1=-2, axis2=-1)
-    units = pt.constant([likelihood.y_sd, 1.0])
+    units = pt.constant(likelihood.prior_sds[0])
     return [f, y], [likelihood.logp(f, y).sum(), slope, observed, fisher, units]
 
 

@@ -22,7 +22,7 @@ from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.linear_algebra import cholesky, solve_root
 from bayes_gpx.numerics.row_sums import RowGraph, known_rows, row_sums
 from bayes_gpx.posteriors.evidence.sites import Sites
-from bayes_gpx.posteriors.evidence.step_graphs import LEAST_SD, Gaussians, by_class
+from bayes_gpx.posteriors.evidence.step_graphs import Gaussians, least_sd, with_class_axis
 from bayes_gpx.posteriors.evidence.variational import BestCoefficients
 
 Rows = dict[Any, Any]
@@ -155,9 +155,9 @@ def expectations(
 ) -> AtRows:
     """Expectations where f has such means and variances, (b,) or (b, C), and a remainder's."""
     several = likelihood.class_shape
-    variance = known + (by_class(rest) if several else rest)
+    variance = known + (with_class_axis(rest) if several else rest)
     f, spread = disconnected_grad(mean), disconnected_grad(variance)
-    sd = pt.sqrt(pt.maximum(spread, LEAST_SD**2))
+    sd = least_sd(likelihood, spread)
     logp, slope, W = likelihood.expected_log(f, sd, y, theta, exposure)
     moved = disconnected_grad(slope) * (mean - f)
     moved -= 0.5 * disconnected_grad(W) * (variance - spread)

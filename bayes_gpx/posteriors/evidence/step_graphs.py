@@ -15,7 +15,7 @@ from bayes_gpx.numerics.gaussian_expectations import standard_nodes
 from bayes_gpx.numerics.row_sums import RowGraph
 
 LEAST_SD = 1e-6
-"""Least standard deviation of a latent value: expectations divide by it."""
+"""Least standard deviation of a latent value in its unit: expectations divide by it."""
 
 BLOCK = 2**18
 """Most numbers in an array over observations and nodes."""
@@ -57,7 +57,17 @@ def back(F: Tensor, w: Tensor) -> Tensor:
     return (F * w[:, :, None]).sum(axis=0) if F.ndim == 3 else pt.dot(w.T, F)
 
 
-def by_class(of_rows: Tensor) -> Tensor:
+def units_of(likelihood: Any) -> np.ndarray | float:
+    """Sizes of latent values: 1, or of each process (C,), as they follow the scale of y."""
+    return likelihood.prior_sds[0] if likelihood.processes else 1.0
+
+
+def least_sd(likelihood: Any, variance: Tensor) -> Tensor:
+    """Standard deviations of latent values, of at least `LEAST_SD`."""
+    return pt.sqrt(pt.maximum(variance, np.square(LEAST_SD * units_of(likelihood))))
+
+
+def with_class_axis(of_rows: Tensor) -> Tensor:
     """Numbers of rows, (b,) or (b, C), as (b, 1) or (b, C)."""
     return of_rows[:, None] if of_rows.ndim == 1 else of_rows
 
@@ -94,22 +104,23 @@ class StepGraphs:
     def sums(self) -> RowGraph:
         """(*parameters, *q, *before, *theta, *rows) -> E[log p(y | f)], pull, aim, changes.
 
-        The changes are the largest absolute change of f's means since the posterior `before` and
-        the largest of these means, then both for variances. For several classes, also the
-        information of each row about f, (b, C, C); or, if `coupled`, of all rows about the
+        The changes, in units of f, are the largest absolute change of f's means since the posterior
+        `before` and the largest of these means, then both for variances. For several classes, also
+        the information of each row about f, (b, C, C); or, if `coupled`, of all rows about the
         coefficients, the upper half of (C M, C M).
         """
         (F, rest, y, exposure), several = self.graph.outputs, self.likelihood.class_shape
         before, theta = Gaussians.symbols(), dict(zip(self.names, self.theta, strict=True))
         mean, known = self.q.moments(F, self.classes)
-        sd = pt.sqrt(pt.maximum(known + by_class(rest), LEAST_SD**2))
+        sd = least_sd(self.likelihood, known + with_class_axis(rest))
         two = (v if several else v[:, 0] for v in (mean, sd))
         logp, slope, W = self.likelihood.expected_log(*two, y, theta, exposure)
         slope, W = (v if several else v[:, None] for v in (slope, W))
         positive, own = self.likelihood.concave, range(self.classes)
         aim = [_weighed(of_class(F, c), W[:, c], positive) for c in own]
-        pairs = zip((mean, known), before.moments(F, self.classes), strict=True)
-        changes = [abs(v).max() for now, then in pairs for v in (now - then, now)]
+        units = units_of(self.likelihood)
+        pairs = zip((mean, known), before.moments(F, self.classes), (units, units**2), strict=True)
+        changes = [(abs(v) / u).max() for now, then, u in pairs for v in (now - then, now)]
         outputs = [logp.sum(), back(F, slope), pt.stack(aim), pt.stack(changes)]
         joins: list[np.ufunc | None] = [np.add, np.add, np.add, np.maximum]
         if several:
@@ -119,11 +130,12 @@ class StepGraphs:
         return self._of([*self.q, *before, *self.theta], outputs, joins=joins)
 
     def _information(self, mean: Tensor, sd: Tensor, slope: Tensor) -> Tensor:
-        """What rows tell about several classes, (b, C, C).
+        """Information of rows about several classes, (b, C, C), for Newton's steps.
 
-        Where E[log p(y | f)] is concave in f's mean, the expected information. Otherwise minus its
-        second derivatives: y then couples classes that are independent by expectation, and steps
-        without these terms take ten times as many.
+        The expected information, where the likelihood is log-concave. Otherwise minus the second
+        derivatives of E[log p(y | f)] in f's means, because y couples classes whose expected
+        information is diagonal. With 25 rows of normal noise that is a process, the search takes
+        65 steps in the median, and more than 400 without these terms.
         """
         if self.likelihood.concave:
             return self.likelihood.expected_information(mean, sd)
