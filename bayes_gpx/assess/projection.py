@@ -14,8 +14,9 @@ import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.aliases import Draws, Tensor
-from bayes_gpx.draws.each_draw import at_training_rows, for_threads
+from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
+from bayes_gpx.draws.turns import for_threads
 from bayes_gpx.inference.base import Start, ValueAndSlope
 from bayes_gpx.inference.datatree import as_tree, name_method
 from bayes_gpx.inference.diagnostics import ConvergenceWarning

@@ -6,29 +6,22 @@ Threads, or an executor if there are few rows, evaluate several draws, or blocks
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from itertools import batched, chain
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.draws.graphs import Structure, compiled, data_of
+from bayes_gpx.draws.graphs import Structure, data_of
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.protocols import ModelLike
-from bayes_gpx.draws.turns import ONCE, Cases, Turns, Work, at_jitter, factors_of
-from bayes_gpx.numerics.linear_algebra import with_jitter
+from bayes_gpx.draws.turns import ONCE, Cases, Turns, Work, factors_of, in_threads
 from bayes_gpx.numerics.progress import progress_bar
-from bayes_gpx.numerics.threads import (
-    THREADED_FROM,
-    TURN,
-    begin_turn,
-    blas_threads,
-    parallel_densities,
-)
+from bayes_gpx.numerics.threads import THREADED_FROM, begin_turn, blas_threads, parallel_densities
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.memory import in_words, refuse_beyond
 
@@ -203,7 +196,7 @@ def at_training_rows(
             blocks = _whole_groups(groups, size)
     with blas_threads(n), progress_bar(progressbar) as progress:
         found = chain.from_iterable(
-            _in_threads(structure, build, data, [*hyper], n)
+            in_threads(structure, build, data, [*hyper], n)
             for data in map(partial(_data, model, training, structure, groups, order), blocks)
         )
         tracked = progress.track(
@@ -238,28 +231,6 @@ def _data(
     return data
 
 
-def _in_threads(
-    structure: Structure, build: Build, data: dict[str, Any], draws: Sequence[tuple], n: int
-) -> Iterator[tuple[list[np.ndarray], float]]:
-    """Yield the arrays of each draw and the jitter that they took, several draws at a time."""
-    staged = compiled(structure, build, {"jitter": np.zeros(())}, data, buffered=True)
-
-    def evaluated(some: Sequence[tuple]) -> list[tuple[list[np.ndarray], float]]:
-        begin_turn()
-        function, found = staged.given(*data.values()), []
-        for _, theta in some:
-            given = [*theta.values()]
-            arrays, jitter = with_jitter(partial(at_jitter, function, given))
-            found.append(([np.array(array) for array in arrays], jitter))
-        return found
-
-    pool = ThreadPoolExecutor(1 if n >= THREADED_FROM else parallel_densities(n))
-    try:
-        yield from chain.from_iterable(pool.map(evaluated, batched(draws, TURN)))
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
 def _joined_blocks(arrays: Sequence[np.ndarray], blocks: int) -> np.ndarray:
     """Numbers (draw,) of the first block, or arrays (draw, rows, ...) of all blocks' rows."""
     each = np.array_split(np.arange(len(arrays)), blocks)
@@ -273,16 +244,3 @@ def _whole_groups(groups: np.ndarray, size: int) -> list[np.ndarray]:
     which = (np.cumsum(counts) - 1) // size
     ends = np.cumsum(counts)[np.flatnonzero(np.diff(which))]
     return np.split(order, ends)
-
-
-def for_threads(
-    model: ModelLike, hyper: HyperparameterDraws, build: Build, changing: Mapping[str, Any]
-) -> Callable[[], Callable]:
-    """Maker of a function, for the running thread, of hyperparameters and such changing values.
-
-    For optimizers, which choose the hyperparameters; `build` needs the training data alone.
-    """
-    structure = Structure.of(model, hyper)
-    data = data_of(model, structure, model.training)
-    staged = compiled(structure, build, changing, data, buffered=True)
-    return lambda: staged.given(*data.values())

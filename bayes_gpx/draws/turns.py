@@ -7,17 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
+from itertools import batched, chain, islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.draws.graphs import Structure, compiled
+from bayes_gpx.draws.graphs import Structure, compiled, data_of
+from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
+from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.numerics.linear_algebra import with_jitter
 from bayes_gpx.numerics.progress import announce
-from bayes_gpx.numerics.threads import BLAS, TURN, begin_turn
+from bayes_gpx.numerics.threads import BLAS, THREADED_FROM, TURN, begin_turn, parallel_densities
 from bayes_gpx.posteriors.base import Found
 from bayes_gpx.system.tasks import in_turn
 
@@ -231,3 +233,38 @@ def _of_several(
 def _elsewhere(work: Work, *group: Sequence[Any]) -> tuple[int, list[Evaluated]]:
     with BLAS.held(1):
         return _of_several(work, *group)
+
+
+def in_threads(
+    structure: Structure, build: Build, data: dict[str, Any], draws: Sequence[tuple], n: int
+) -> Iterator[tuple[list[np.ndarray], float]]:
+    """Yield the arrays of each draw and the jitter that they took, several draws at a time."""
+    staged = compiled(structure, build, {"jitter": np.zeros(())}, data, buffered=True)
+
+    def evaluated(some: Sequence[tuple]) -> list[tuple[list[np.ndarray], float]]:
+        begin_turn()
+        function, found = staged.given(*data.values()), []
+        for _, theta in some:
+            given = [*theta.values()]
+            arrays, jitter = with_jitter(partial(at_jitter, function, given))
+            found.append(([np.array(array) for array in arrays], jitter))
+        return found
+
+    pool = ThreadPoolExecutor(1 if n >= THREADED_FROM else parallel_densities(n))
+    try:
+        yield from chain.from_iterable(pool.map(evaluated, batched(draws, TURN)))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def for_threads(
+    model: ModelLike, hyper: HyperparameterDraws, build: Build, changing: Mapping[str, Any]
+) -> Callable[[], Callable]:
+    """Maker of a function, for the running thread, of hyperparameters and such changing values.
+
+    For optimizers, which choose the hyperparameters; `build` needs the training data alone.
+    """
+    structure = Structure.of(model, hyper)
+    data = data_of(model, structure, model.training)
+    staged = compiled(structure, build, changing, data, buffered=True)
+    return lambda: staged.given(*data.values())

@@ -1,7 +1,7 @@
 """PyTensor modes for functions with few calls: fast compilation, to NumPy and LAPACK."""
 
 from collections.abc import Callable, Sequence
-from functools import reduce
+from functools import reduce, wraps
 from math import prod
 from operator import mul
 from typing import Any, cast
@@ -152,7 +152,13 @@ class DirectLinker(PerformLinker):
         whole, *made = super().make_all(*args, **kwargs)
         thunks, order = made[2:]
         thunks[:] = map(_direct, thunks, order)
-        return np.errstate(all="ignore")(whole), *made
+
+        @wraps(whole)  # with the linker's notes
+        def quiet() -> Any:
+            with np.errstate(all="ignore"):
+                return whole()
+
+        return quiet, *made
 
 
 def _direct(thunk: Any, node: Apply) -> Callable:

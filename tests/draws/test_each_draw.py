@@ -95,10 +95,9 @@ def test_the_number_of_cores_changes_no_bit(name, block, monkeypatch):
     monkeypatch.setattr(each_draw, "BLOCK_BYTES", BLOCKS[block])
     new = () if "obs" in options or verb is bx.loo_predictions else (NEW,)
     started = []
-    for module in (turns, each_draw):
-        monkeypatch.setattr(
-            module, "ThreadPoolExecutor", lambda n: started.append(n) or ThreadPoolExecutor(n)
-        )
+    monkeypatch.setattr(
+        turns, "ThreadPoolExecutor", lambda n: started.append(n) or ThreadPoolExecutor(n)
+    )
     alone, *others = (verb(model, idata, *new, cores=k, **options, **QUIET) for k in (1, 2, 3))
     assert set(started) - {1} == {2, 3}
     for found in others:

@@ -21,7 +21,7 @@ from numpy.testing import assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import bayes_gpx as bx
-from bayes_gpx.draws import each_draw
+from bayes_gpx.draws import turns
 from bayes_gpx.numerics.threads import BLAS, Pool, _Limit, in_order
 from bayes_gpx.sklearn import GPRegressor
 from concurrent_calls import ROADS, compared
@@ -62,14 +62,14 @@ def test_one_model_may_be_fitted_by_two_threads_at_once():
 
 def test_rows_left_out_by_several_threads_are_those_of_one(monkeypatch):
     """More draws than a thread takes in a row, in their order."""
-    model, most = bx.GP(X, Y), 3 * each_draw.TURN + 1
+    model, most = bx.GP(X, Y), 3 * turns.TURN + 1
     values = {"lengthscale": RNG.uniform(0.5, 2.0, (2, most, 2)), "amplitude": np.ones((2, most))}
     dims = {"lengthscale": ("chain", "draw", "feature"), "amplitude": ("chain", "draw")}
     values["sigma"], dims["sigma"] = RNG.uniform(0.1, 0.5, (2, most)), ("chain", "draw")
     draws = xr.Dataset({name: (dims[name], value) for name, value in values.items()})
     fit = xr.DataTree.from_dict({"posterior": draws.assign_coords(feature=["x0", "x1"])})
     apart = bx.log_likelihood(model, fit, **QUIET)
-    monkeypatch.setattr(each_draw, "parallel_densities", lambda n: 3)
+    monkeypatch.setattr(turns, "parallel_densities", lambda n: 3)
     together = bx.log_likelihood(model, fit, **QUIET)
     xr.testing.assert_identical(together, apart)
     at = {name: value[1, 37] for name, value in values.items()}
