@@ -153,7 +153,7 @@ def sklearn_gp(X, y, likelihood):
 
     def predict(X_test, y_test):
         columns = scaler.transform(dummies(X_test))
-        return normal(*process.predict(columns, return_std=True), y_test)
+        return normal(*process.predict(columns, return_std=True), y=y_test)
 
     return predict
 

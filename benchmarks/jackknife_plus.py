@@ -104,7 +104,7 @@ def main():
         for name in names:
             for rows, runs in SIZES.items():
                 rng = np.random.default_rng(17)
-                each = [run(*rows_of(name, rng), rows, rng) for _ in range(runs)]
+                each = [run(*rows_of(name, rng), rows=rows, rng=rng) for _ in range(runs)]
                 for method in dict.fromkeys(m for inside, _ in each for m in inside):
                     covered = [inside[method] for inside, _ in each if method in inside]
                     widths = [width[method] for _, width in each if method in width]

@@ -15,7 +15,7 @@ import numpy as np
 import xarray as xr
 
 import bayes_gpx as bx
-from bayes_gpx.draws import each_draw
+from bayes_gpx.draws import turns
 
 ROWS, CHAINS, DRAWS = 353, 2, 100
 TABLE = Path(__file__).with_suffix(".csv")
@@ -50,18 +50,18 @@ def fitted(kind):
 
 def announced(call):
     """Seconds that a call announces, and that it takes from then on."""
-    first, announce = [], each_draw.announce
+    first, announce = [], turns.announce
 
     def noted(what, seconds, more="."):
         first.append((time.perf_counter(), seconds))
         announce(what, seconds, more)
 
-    each_draw.announce = noted
+    turns.announce = noted
     try:
         with redirect_stderr(io.StringIO()):
             call()
     finally:
-        each_draw.announce = announce
+        turns.announce = announce
     ended = time.perf_counter()
     return sum(seconds for _, seconds in first), ended - first[0][0] if first else np.nan
 

@@ -25,7 +25,7 @@ MOST_POINTS = 100
 def held(n, rng, approximation):
     """Shares of values, slopes and attributions of both processes; None without a mode."""
     likelihood, X = named("heteroscedastic_normal"), rng.normal(size=(n, 2))
-    both, intercept = (Function(rng), Function(rng)), likelihood.log_sd_sd * rng.normal()
+    both, intercept = (Function(rng), Function(rng)), likelihood.log_sd_sd * rng.normal()  # type: ignore[attr-defined]
     scales, moved = (1.0, SPREAD / AMPLITUDE), (0.0, intercept)
     f = np.column_stack([m + s * g(X) for m, s, g in zip(moved, scales, both, strict=True)])
     y = likelihood.draw(f, {}, rng)

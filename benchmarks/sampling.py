@@ -108,15 +108,13 @@ def ours(model, target_accept=0.9, length=LENGTH):
     start = time.perf_counter()
     with blas_threads(model.training.n, 2):
         density = Density(model.objective, jacobian=True, long_run=True)
-        _, mode, spread = laplace.mode_and_spread(density, model.starts(), False)
+        _, mode, spread = laplace.mode_and_spread(density, model.starts(), None, False)
     wait = time.perf_counter() - start
 
     def task(seed):
         with blas_threads(model.training.n, 2):
-            options = {"target_accept": target_accept}
-            return nuts._nutpie(
-                density, mode, spread, **length, seed=seed, progressbar=False, kwargs=options
-            )
+            options = {"target_accept": target_accept, "seed": seed, "progress_bar": False}
+            return nuts._nutpie(density, mode, spread, None, length | options)
 
     return wait, task
 

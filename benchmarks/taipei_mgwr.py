@@ -14,6 +14,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from mgwr.gwr import GWR, MGWR
 from mgwr.sel_bw import Sel_BW
 from PIL import Image
@@ -171,8 +172,9 @@ def draw(X, found, units):
     axes[0, 0].set_xticks([121.49, 121.54])
     axes[0, 0].set_yticks([24.94, 24.97, 25.0])
     figure.set_dpi(100)
-    figure.canvas.draw()
-    image = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    image = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
     image.quantize(256).save(FIGURE, optimize=True)
 
 

@@ -129,7 +129,7 @@ def simulate(runs):
                 codes = X.assign(x5=X["x5"].cat.codes)
                 arrays = (codes, treated, y, table["propensity"])
                 _, *given = next(peers(*(np.array(values, float) for values in arrays)))
-                found = scored_draws(*given, effect)
+                found = scored_draws(*given, effect=effect)
             else:
                 found = estimated(MODELS[name](X, treated, y, table), effect)
             found["seconds"] += extra * (name[1] != "no")
@@ -185,7 +185,7 @@ def ihdp():
             found["seconds"] += extra * (propensity != "no")
             every[f"{family}, propensity: {propensity}"] = found
         arrays = [np.array(values, float) for values in (X, treated, y, table["propensity"])]
-        every |= {peer: scored_draws(*given, effect) for peer, *given in peers(*arrays)}
+        every |= {peer: scored_draws(*given, effect=effect) for peer, *given in peers(*arrays)}
         for name, found in every.items():
             held = 100 * found["rows_held"], int(found["ate_held"])
             rows.append([number, name, found["rmse"], *held, found["seconds"]])

@@ -70,11 +70,11 @@ def main(arguments=None):
                 )
                 own = script.classified(predicted, y.iloc[test]).set_index("score")["value"]
                 scores.append({"data": name, "split": split, "correlation": rank, **own})
-    scores = pd.DataFrame(scores)
-    run.table(scores, "scores")
-    means = scores.groupby(["data", "correlation"], sort=False).mean().drop(columns="split")
+    table = pd.DataFrame(scores)
+    run.table(table, "scores")
+    means = table.groupby(["data", "correlation"], sort=False).mean().drop(columns="split")
     print(f"\nOn rows that were held out, means of {SPLITS} splits:\n{means.round(3).to_string()}")
-    run.figure(plot_scores(scores), "scores")
+    run.figure(plot_scores(table), "scores")
 
 
 def plot_covariance(idata, what):

@@ -49,9 +49,9 @@ def main(arguments=None):
         mean = rate.mean(("chain", "draw")).values
         hours.append(days.assign(likelihood=likelihood, mean=mean, low=low, high=high))
 
-    scores = pd.DataFrame(scores).rename_axis("score")
-    print(f"\nOn {len(y_test)} held-out hours:\n{scores.round(3).to_string()}")
-    run.table(scores.reset_index(), "scores")
+    table = pd.DataFrame(scores).rename_axis("score")
+    print(f"\nOn {len(y_test)} held-out hours:\n{table.round(3).to_string()}")
+    run.table(table.reset_index(), "scores")
     hours = pd.concat(hours)
     inside = xr.Dataset(covered).to_array("likelihood", name="inside")
     run.table(inside.to_series().reset_index(), "coverage")

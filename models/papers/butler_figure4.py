@@ -46,7 +46,7 @@ def main(arguments=None):
     table = pd.concat([wine, simulated], ignore_index=True)
     paper.table(table)
     given = (wines.model, wines.theta, wines.X, wines.five), (model, theta, X, zero)
-    parts = [needed(*one, count, rules) for one in given]
+    parts = [needed(*one, count=count, rules=rules) for one in given]
     table = pd.concat(parts, keys=("wine", "simulated"), names=["data"])
     paper.table(table.reset_index("data"), "_needed")
     paper.figure(plot(wine, simulated))

@@ -56,16 +56,16 @@ def split(data, number, rows):
     """MLPD of all models of a split, and the ranks of the chosen pairs."""
     order = np.random.default_rng(number).permutation(len(data.y))
     X, y = data.X.iloc[order], data.y.iloc[order]
-    held = X[rows : rows + HELD_OUT], y[rows : rows + HELD_OUT]
+    held = {"X": X[rows : rows + HELD_OUT], "y": y[rows : rows + HELD_OUT]}
     model = bx.GP(X[:rows], y[:rows], likelihood="poisson")
     idata = model.fit("map", jacobian=False, **QUIET)
-    found, known = {"mlpd|all interactions|15": mlpd(model, idata, *held)}, {}
+    found, known = {"mlpd|all interactions|15": mlpd(model, idata, **held)}, {}
     for method, values in rank_pairs(model, idata).items():
         order = sorted(values, key=values.get, reverse=True)[:MOST]
         for k in range(MOST + 1):
             chosen = tuple(sorted(order[:k]))
             if chosen not in known:
-                known[chosen] = mlpd(*surrogate(model, idata, chosen), *held)
+                known[chosen] = mlpd(*surrogate(model, idata, chosen), **held)
             found[f"mlpd|{method}|{k}"] = known[chosen]
         found |= {f"rank|{method}|{name(pair)}": k + 1 for k, pair in enumerate(order)}
     return found

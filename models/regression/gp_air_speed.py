@@ -61,9 +61,9 @@ def main(arguments=None):
             scores.append(score(name, f"flights to {which} airports", found, y[test]))
         left = bx.loo_predictions(*fit, groups=airport[learnt], seed=run.seed)
         scores.append(score(name, "each airport from the others", left, y[learnt]))
-    scores = pd.DataFrame(scores)
-    print(f"\n{scores.round(3).to_string(index=False)}")
-    run.table(scores, "scores")
+    table = pd.DataFrame(scores)
+    print(f"\n{table.round(3).to_string(index=False)}")
+    run.table(table, "scores")
     run.figure(plot_airports(*fits["a level for each airport"], X, airport, seen, run), "airports")
 
 

@@ -60,10 +60,10 @@ def main(arguments=None):
                 "f_sd": float(predicted["f_sd"].mean()),
             }
         )
-    scores = pd.DataFrame(scores)
-    run.table(scores, "scores")
+    table = pd.DataFrame(scores)
+    run.table(table, "scores")
     print(f"\nOn {len(y_test)} patients who were not learnt from:")
-    print(scores.round(2).to_string(index=False))
+    print(table.round(2).to_string(index=False))
     run.figure(plot_slopes(slopes), "slopes")
     labels = scores_of_labels(run, constraints)
     run.table(labels, "labels")

@@ -82,14 +82,16 @@ def main(arguments=None):
     scores = [
         score("mean of all", y.mean(), y.std(), y_test),
         *(score(name, p["y_mean"].values, p["y_sd"].values, y_test) for name, p in models.items()),
-        *(score(name, *trees(X[c], y, X_test), y_test) for name, c in LEARNT.items()),
+        *(score(name, *trees(X[c], y, X_test), y=y_test) for name, c in LEARNT.items()),
         score(
-            f"trees of {len(few)} flights", *trees(X[cause].iloc[few], y.iloc[few], X_test), y_test
+            f"trees of {len(few)} flights",
+            *trees(X[cause].iloc[few], y.iloc[few], X_test),
+            y=y_test,
         ),
     ]
-    scores = pd.DataFrame(scores)
-    print(f"\nOn {len(y_test)} flights of held-out days:\n{scores.round(3).to_string(index=False)}")
-    run.table(scores, "scores")
+    table = pd.DataFrame(scores)
+    print(f"\nOn {len(y_test)} flights of held-out days:\n{table.round(3).to_string(index=False)}")
+    run.table(table, "scores")
 
     run.figure(plot_delays(by_time, when, run.seed), "delays")
     run.figure(plot_distance(by_distance, distance), "distance")

@@ -62,10 +62,10 @@ def main(arguments=None):
                     "width_90": np.mean(high - low),
                 }
             )
-    scores = pd.DataFrame(scores)
-    run.table(scores, "scores")
+    table = pd.DataFrame(scores)
+    run.table(table, "scores")
     print("\nOn the days that were hidden:")
-    print(scores.round(2).to_string(index=False))
+    print(table.round(2).to_string(index=False))
     run.figure(plot(found, speeds, known), "speeds")
 
 

@@ -67,8 +67,8 @@ def main(arguments=None):
         origins = np.linspace(ROWS, len(own.y) - ahead, ORIGINS).astype(int)
         for origin in origins:
             scores += [{"series": name, **row} for row in forecast(own, origin, ahead, smoothing)]
-    scores = pd.DataFrame(scores)
-    shown = scores.groupby(["series", "horizon", "model"], sort=False).mean().reset_index()
+    table = pd.DataFrame(scores)
+    shown = table.groupby(["series", "horizon", "model"], sort=False).mean().reset_index()
     print(f"\nMeans over {ORIGINS} origins:\n{shown.round(3).to_string(index=False)}")
     run.table(shown, "scores")
     if smoothing:
