@@ -2,7 +2,7 @@
 
 # A profile rho(s) is a function of the scaled distance s, 1 at s = 0. To add a stationary kernel,
 # write one class here and one line of `PROFILES`. Values and derivatives are required. Other
-# methods make attributions fast (`side_nodes`, `step`, `long_bend`, `slopes_of_path`), or provide
+# methods make attributions fast (`side_nodes`, `step`, `long_bend`, `of_path`), or provide
 # basis functions (`SpectralProfile`).
 
 import math
@@ -73,10 +73,10 @@ class RadialProfile(ABC):
         values = w * rate * (1.0 - tau) * pt.sqr(tau) * self.radial(pt.sqr(r * tau), 2)
         return 2.0 * r**4 * values.sum(axis=1, keepdims=True)
 
-    def slopes_of_path(
+    def of_path(
         self, length: Tensor, start: Tensor, end: Tensor, from_start: Tensor, from_end: Tensor
     ) -> tuple | None:
-        """Closed forms of int F_1 dt and int t F_1 dt along paths of `length` (m, 1), or None."""
+        """Integrals of F_1, t F_1, t^2 F_1 and F_0 along paths of `length` (m, 1); None without."""
         # `start` and `end` (m, n) are the components, along the path, of the scaled differences of
         # both ends from other points; `from_start` (m | 1, n) and `from_end` (m, n) are the squared
         # distances of both ends from the other points.
@@ -140,9 +140,9 @@ class ExpQuad(DecayingProfile):
         normal = r * np.sqrt(2.0 * np.pi) * pt.erf(r * np.sqrt(0.5))
         return normal + 4.0 * pt.expm1(-0.5 * pt.sqr(r))
 
-    def slopes_of_path(
+    def of_path(
         self, length: Tensor, start: Tensor, end: Tensor, from_start: Tensor, from_end: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, ...]:
         """Closed forms by erfcx; on paths of r lengthscales round-off is 1e-16 r^2 of them."""
         at_start, at_end = self.radial(from_start, 0), self.radial(from_end, 0)
         foot = pt.minimum(from_start, from_end) - pt.minimum(pt.sqr(start), pt.sqr(end))
@@ -152,7 +152,10 @@ class ExpQuad(DecayingProfile):
         tails = before * at_start * pt.erfcx(half * pt.abs(start))
         tails -= after * at_end * pt.erfcx(half * pt.abs(end))
         level = np.sqrt(np.pi / 2.0) * ((after - before) * at_foot + tails) / length
-        return level, (at_start - at_end) / pt.sqr(length) - start / length * level
+        # By parts: the slope of t^k F is k t^(k-1) F - t^k (length start + length^2 t) F.
+        first = (at_start - at_end) / pt.sqr(length) - start / length * level
+        second = (level - at_end) / pt.sqr(length) - start / length * first
+        return level, first, second, level  # F_0 = F_1
 
     def frequencies(self, normal: TensorLike, uniform: TensorLike) -> TensorLike:  # noqa: D102
         return normal

@@ -16,9 +16,12 @@ from bayes_gpx.aliases import Tensor
 
 def among_all(part: Tensor, columns: np.ndarray, d: int | Tensor, *axes: int) -> Tensor:
     """Widen these non-negative axes of an array from some `columns` to all d columns."""
+    # NumPy writes to a slice in a tenth of the time that it takes for chosen positions.
+    joined = columns.size > 0 and np.array_equal(columns, columns[0] + np.arange(columns.size))
+    place = slice(int(columns[0]), int(columns[-1]) + 1) if joined else columns
     for axis in axes:
         sizes = [pt.as_tensor(d if a == axis else part.shape[a]) for a in range(part.ndim)]
-        part = _zeros(sizes)[(slice(None),) * axis + (columns,)].set(part)
+        part = _zeros(sizes)[(slice(None),) * axis + (place,)].set(part)
     return part
 
 

@@ -22,17 +22,17 @@ from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, total
 from bayes_gpx.processes.path_moments import (
     PANEL_NODES,
     PANELS,
+    SLOPE_TERMS,
     TINY,
     WEIGHED_FAN_TERMS,
     WEIGHED_SLOPE_TERMS,
-    along,
     differences,
     line_of,
+    moments_along,
     of_fan,
     of_length,
     of_pair,
     of_two,
-    slopes_along,
 )
 
 PIECE_NODES, DENSE = 28, 1.5
@@ -106,7 +106,7 @@ def _stationary_cross(
 ) -> Tensor:
     """As `cross`, by two moments of each path."""
     kernel._require((0,))
-    level, far = slopes_along(kernel, x, baseline, xs, nodes)
+    level, far = moments_along(kernel, x, baseline, xs, SLOPE_TERMS, nodes)
     start, moved = baseline[..., None] - xs.T, x - baseline
     ways = start * level[:, None] + moved[:, :, None] * far[:, None]
     return -(moved / pt.sqr(kernel.lengthscale))[:, :, None] * ways
@@ -120,9 +120,10 @@ def _weighed_cross(
     kernel._require((0,))
     there = line.weights * (linear.of(xs) - line.center)
     start, end = (pt.dot(linear.of(point) - line.center, there.T) for point in (baseline, x))
-    D, P, Q = differences(kernel, *map(term.of, (x, baseline, xs)))
-    early, middle, late, level = along(kernel.profile, D, P, Q, WEIGHED_SLOPE_TERMS, nodes)
+    points = tuple(map(term.of, (x, baseline, xs)))
+    early, middle, late, level = moments_along(kernel, *points, WEIGHED_SLOPE_TERMS, nodes)
     near, far = early * start + middle * end, middle * start + late * end
+    D, P, Q = differences(kernel, *points)
     bent = -D[:, :, None] * (P * near[:, None] + Q * far[:, None])
     risen = linear.of(x - baseline)[:, :, None] * there.T * level[:, None]
     d = x.shape[1]

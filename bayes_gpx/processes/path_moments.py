@@ -21,11 +21,21 @@ SLOPE_TERMS = ((1, 0, 0), (1, 0, 1))
 WEIGHED_SLOPE_TERMS = ((1, 2, 0), (1, 1, 1), (1, 0, 2), (0, 0, 0))
 """Terms of a kernel times a linear kernel, which is linear along the path."""
 
+CLOSED: dict[tuple, Callable[..., Tensor]] = {
+    (1, 0, 0): lambda even, first, second, level: even,
+    (1, 0, 1): lambda even, first, second, level: first,
+    (1, 0, 2): lambda even, first, second, level: second,
+    (1, 1, 1): lambda even, first, second, level: first - second,
+    (1, 2, 0): lambda even, first, second, level: even - 2.0 * first + second,
+    (0, 0, 0): lambda even, first, second, level: level,
+}
+"""The terms by the integrals of `RadialProfile.of_path`."""
+
 TINY = 1e-300
 """The least squared length that is divided by: a path of length 0 has attributions 0, not nan."""
 
-CLOSE, CLOSE_NODES = 0.2, 8
-"""Closed forms of a path's slopes lose digits on paths shorter than 0.2 lengthscales, where 8
+CLOSE, CLOSE_NODES = 0.5, 8
+"""Closed forms of a path lose digits on paths shorter than half a lengthscale, where 8
 Gauss-Legendre nodes are exact to round-off."""
 
 SHORT, SHORT_NODES = 1.5, 24
@@ -77,21 +87,27 @@ def along(
     return _summed(profile.radial, nodes or gauss_legendre(PANEL_NODES, PANELS), place, terms)
 
 
-def slopes_along(
-    kernel: Stationary, x: Tensor, baseline: Tensor, xs: Tensor, nodes: Rule | None = None
+def moments_along(
+    kernel: Stationary,
+    x: Tensor,
+    baseline: Tensor,
+    xs: Tensor,
+    terms: Sequence[tuple],
+    nodes: Rule | None = None,
 ) -> list[Tensor]:
-    """Moments `SLOPE_TERMS` of a kernel along the paths from the baseline to x, (m, n)."""
+    """Moments of a kernel along the paths from the baseline to x, (m, n) for each of `CLOSED`."""
     # The baseline is (d,) or (m, d). `nodes` is a quadrature; by default the most exact known form.
-    closed = _closed_slopes(kernel, x, baseline, xs) if nodes is None else None
+    closed = _closed_moments(kernel, x, baseline, xs) if nodes is None else None
     if closed is None:
-        return along(kernel.profile, *differences(kernel, x, baseline, xs), SLOPE_TERMS, nodes)
-    rows, slopes = closed
+        return along(kernel.profile, *differences(kernel, x, baseline, xs), terms, nodes)
+    rows, known = closed
     there = differences(kernel, x[rows], baseline if baseline.ndim == 1 else baseline[rows], xs)
-    by_nodes = along(kernel.profile, *there, SLOPE_TERMS, gauss_legendre(CLOSE_NODES))
-    return [far[rows].set(near) for far, near in zip(slopes, by_nodes, strict=True)]
+    by_nodes = along(kernel.profile, *there, terms, gauss_legendre(CLOSE_NODES))
+    parts = [CLOSED[term](*known) for term in terms]
+    return [far[rows].set(near) for far, near in zip(parts, by_nodes, strict=True)]
 
 
-def _closed_slopes(
+def _closed_moments(
     kernel: Stationary, x: Tensor, baseline: Tensor, xs: Tensor
 ) -> tuple[Tensor, tuple] | None:
     """Rows too short for the profile's closed form, and its values for all rows; None without."""
@@ -106,8 +122,8 @@ def _closed_slopes(
     there = pt.dot(e, others.T)
     onto = [(e * end).sum(axis=1)[:, None] - there for end in (start, stop)]
     apart = [kernel.squared(end, xs) for end in (first, x)]
-    slopes = kernel.profile.slopes_of_path(length, *onto, *apart)
-    return None if slopes is None else (short[:, 0].nonzero()[0], slopes)
+    known = kernel.profile.of_path(length, *onto, *apart)
+    return None if known is None else (short[:, 0].nonzero()[0], known)
 
 
 def differences(

@@ -6,6 +6,8 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+from numpy.linalg import norm
+from numpy.polynomial.legendre import leggauss
 from numpy.testing import assert_allclose
 
 import oracle
@@ -142,6 +144,26 @@ def test_integrals_agree_with_mpmath(rng, name, sizes):
                 # What has decayed by 26 orders of magnitude is held to the kernel's own size.
                 allowed = ACCURACY[name] * np.maximum(scale, 1e-26 * np.abs(x[i] - baseline))
                 assert (np.abs(cross[i, :, j] - value) <= allowed + 1e-290).all()
+
+
+def test_a_kernel_times_a_linear_one_is_its_dense_quadrature(rng):
+    """Closed forms, whose digits are few on short paths and on long ones."""
+    kernel = lambda ls: pm.gp.cov.ExpQuad(D, ls=ls) * pm.gp.cov.Linear(D, c=np.zeros(D))  # noqa: E731
+    function, scale = compiled(kernel, "cross"), rng.uniform(0.5, 2.0, D)
+    baseline, way = rng.normal(size=(2, D))
+    others = baseline + scale * rng.normal(size=(4, D))
+    x = baseline + scale * way * np.array([[1e-3], [0.49], [0.51], [2.0], [30.0]]) / norm(way)
+    (cross,) = function(x, baseline, others, scale)
+    nodes, weights = leggauss(20)
+    t = ((np.arange(200)[:, None] + 0.5 + 0.5 * nodes) / 200).ravel()
+    dt = np.tile(weights / 400, 200)
+    points = baseline + t[:, None] * (x - baseline)[:, None]  # (path, node, feature)
+    apart = (points[:, :, None] - others) / scale
+    linear = (points @ others.T)[..., None]
+    slopes = np.exp(-0.5 * (apart**2).sum(-1, keepdims=True)) * (others - apart / scale * linear)
+    parts = dt[:, None, None] * slopes * (x - baseline)[:, None, None]
+    size = np.abs(parts).sum(axis=1).transpose(0, 2, 1)
+    assert (np.abs(cross - parts.sum(axis=1).transpose(0, 2, 1)) <= 2e-13 * size).all()
 
 
 KERNELS = {name: named(name) for name in PROFILES} | {
