@@ -120,10 +120,10 @@ def _weighed_cross(
     kernel._require((0,))
     there = line.weights * (linear.of(xs) - line.center)
     start, end = (pt.dot(linear.of(point) - line.center, there.T) for point in (baseline, x))
-    points = tuple(map(term.of, (x, baseline, xs)))
-    early, middle, late, level = moments_along(kernel, *points, WEIGHED_SLOPE_TERMS, nodes)
+    ends = term.of(x), term.of(baseline), term.of(xs)
+    early, middle, late, level = moments_along(kernel, *ends, WEIGHED_SLOPE_TERMS, nodes)
     near, far = early * start + middle * end, middle * start + late * end
-    D, P, Q = differences(kernel, *points)
+    D, P, Q = differences(kernel, *ends)
     bent = -D[:, :, None] * (P * near[:, None] + Q * far[:, None])
     risen = linear.of(x - baseline)[:, :, None] * there.T * level[:, None]
     d = x.shape[1]
