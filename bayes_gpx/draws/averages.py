@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from bayes_gpx.aliases import Column, Table, Tensor
+from bayes_gpx.aliases import Column, Table
 from bayes_gpx.data.dates import date_after
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes import operators
@@ -40,25 +40,19 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True)
 class Averaged:
-    """sum_i w_gi q(x_i), an operator of g groups, from the operator of q at rows x_i.
+    """sum_i w_gi q(x_i), an operator of g `groups`, from the operator of q at rows x_i.
 
     If the rows are `paired`, those of two blocks, it has the sums over each block, (2 g).
     """
 
     operator: Callable
+    groups: int
     paired: bool
 
     def __call__(self, asked: Any) -> operators.Operator:
         """The operator at points with their weights (m, g)."""
-        summed = partial(_summed, asked["weights"], 1 + self.paired)
-        return operators.Combination((self.operator(asked),), summed)
-
-
-def _summed(weights: Tensor, blocks: int, rows: Tensor) -> Tensor:
-    """Weighted sums of rows' components over so many blocks: (m c, k) to (blocks g c, k)."""
-    m, g = weights.shape
-    by_block = weights.reshape((blocks, m // blocks, g)).transpose(0, 2, 1)
-    return (by_block @ rows.reshape((blocks, m // blocks, -1))).reshape((-1, rows.shape[1]))
+        parts = (self.operator(asked),)
+        return operators.WeightedSums(parts, asked["weights"], self.groups, 1 + self.paired)
 
 
 def refuse_averages(where: Points) -> None:
@@ -76,8 +70,9 @@ def averaged(question: Question, weights: Weights, *, paired: bool) -> Question:
             f"by has columns of weights that sum to {sums.min():g} up to {sums.max():g}. Scale the "
             "columns so that all sums are equal, such as 1 for averages and 0 for contrasts."
         )
-    total = question.total and (question.total[0], Averaged(question.total[1], paired))
-    operator = question.operator if question.sums else Averaged(question.operator, paired)
+    of = partial(Averaged, groups=len(weights.labels), paired=paired)
+    total = question.total and (question.total[0], of(question.total[1]))
+    operator = question.operator if question.sums else of(question.operator)
     return replace(
         question,
         operator=operator,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ from bayes_gpx.draws.turns import ONCE, Case
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensitivity
 from bayes_gpx.posteriors.softmax import across
+from bayes_gpx.processes.base import MOST_SUMS
 from bayes_gpx.processes.expected_gradients import TOGETHER
 from bayes_gpx.system.digests import digest
 from bayes_gpx.validation import count, one_of
@@ -168,10 +170,12 @@ def evaluate(
     refuse_summaries(path, keep)
     prob = interval_probability(ci_prob)
     hyper = hyperparameter_draws(model, idata, num_draws)
-    sampled, named, paired = keep == "draws", where, False
+    sampled, named, paired, row = keep == "draws", where, False, question.width
     if where.by is not None:
         _refuse_averages(model, question, where, path, response)
-        paired = _summed_size(question, where) > 2 * BLOCK
+        if question.is_gradient and 2 * len(where.by.labels) <= MOST_SUMS:
+            row = math.ceil(math.sqrt(row))  # covariances of pairs of features are never formed
+        paired = len(where.X) * row > 2 * BLOCK
         paired = paired and not (question.sums or model.specification.expanded)
         question = averaged(question, where.by, paired=paired)
         named, joint = of_groups(where), True
@@ -205,7 +209,7 @@ def evaluate(
     told: dict[str, Any] = {"cases": cases or ONCE, "progressbar": progressbar}
     told["description"] = f"Computing {question.name} of {m} rows, by draw"
     if paired:
-        found = _each_sum(model, hyper, build, where, width=question.width, **told)
+        found = _each_sum(model, hyper, build, where, width=row, **told)
     else:
         size_of = partial(_rows_of_block, model, question, where, moment, each)
         found = each_draw(model, hyper, build, where, size_of=size_of, begun=result.done, **told)

@@ -102,6 +102,11 @@ class Question:
         """Whether the components are the values of all classes."""
         return bool(self.axes) and self.axes[0].dim == "class"
 
+    @property
+    def is_gradient(self) -> bool:
+        """Whether the operator is the gradient at each row."""
+        return self.operator in (_gradient, _tied_gradient)
+
     def offset_of(self, label: int) -> np.ndarray:
         """What is added to each component, (c,), of a class."""
         own = 0.0 if self.by_class is None else self.by_class[label]

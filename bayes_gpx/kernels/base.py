@@ -88,11 +88,11 @@ class Kernel(ABC):
         *batch, d = pt.broadcast_shape(pairs.x, pairs.xs)
         return pt.broadcast_to(0.0 if jet is None else jet, (*batch, *[d] * order))
 
-    def summed(self, x: Tensor, xs: Tensor, weights: Tensor, order: int) -> Tensor:
-        """Sum over n of weights (m | 1, n) d^order/dx^order k(x_m, xs_n), (m, d, ...)."""
-        # The order is 1 or 2. Most kernels use matrix products, not an array of all derivatives.
-        terms = self._terms(Pairs(x[:, None], xs[None]), (0,) * order)
-        shape = (x.shape[0], *[x.shape[1]] * order)
+    def summed(self, x: Tensor, xs: Tensor, weights: Tensor, slots: Slots) -> Tensor:
+        """Sum over n of weights (m | 1, n) times derivatives of k(x_m, xs_n), (m, d, ...)."""
+        # One or two slots. Most kernels use matrix products, not an array of all derivatives.
+        terms = self._terms(Pairs(x[:, None], xs[None]), slots)
+        shape = (x.shape[0], *[x.shape[1]] * len(slots))
         total = reduce(add, (summed(term, weights) for term in terms), pt.zeros(()))
         return pt.broadcast_to(total, shape)
 

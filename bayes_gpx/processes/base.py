@@ -2,12 +2,25 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import cast
 
 import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.processes.operators import AtPoints, Composite, Derivative, Operator, Stack, Value
+from bayes_gpx.processes.operators import (
+    AtPoints,
+    Composite,
+    Derivative,
+    Gradient,
+    Operator,
+    Stack,
+    Value,
+    WeightedSums,
+)
+
+MOST_SUMS = 20
+"""Most sums over points whose covariances are found one by one: each is a part of the graph."""
 
 
 class Process(ABC):
@@ -30,7 +43,22 @@ class KernelProcess(Process):
     """A process known by covariances of operators at points; they extend to composites."""
 
     def covariance(self, L: Operator, M: Operator) -> Tensor:  # noqa: D102
+        if isinstance(L, WeightedSums) and isinstance(M, WeightedSums) and of_slopes(L, M):
+            return self._between_sums(L, M)
         return bilinear(self._covariance, L, M)
+
+    def _between_sums(self, L: WeightedSums, M: WeightedSums) -> Tensor:
+        """As `covariance`, of weighted sums of gradients."""
+        # Sums over pairs of points are products of matrices (m, n d), where the covariances of all
+        # pairs would be d times as many numbers.
+        ours, theirs = cast(Gradient, L.parts[0]), cast(Gradient, M.parts[0])
+        left = pt.stack(L.each)
+        columns = []
+        for own in M.each:
+            slopes = self.summed_slopes(ours, theirs, own[None])
+            columns.append(pt.tensordot(left, slopes, 1))  # (k, d, d)
+        found = pt.stack(columns, axis=2)
+        return found.reshape((found.shape[0] * found.shape[1], -1))
 
     def variance(self, L: Operator) -> Tensor:  # noqa: D102
         if isinstance(L, AtPoints):
@@ -56,6 +84,10 @@ class KernelProcess(Process):
         return (by_points * weights[:, None]).sum(axis=2)
 
     @abstractmethod
+    def summed_slopes(self, L: Gradient, M: Gradient, weights: Tensor) -> Tensor:
+        """Sum over M's points of weights (m | 1, n) times covariances of gradients, (m, d, d)."""
+
+    @abstractmethod
     def cross(self, L: Derivative) -> Tensor:
         """Prior covariance of a gradient's or Hessian's components with f there, (m, c)."""
 
@@ -74,6 +106,13 @@ class KernelProcess(Process):
     @abstractmethod
     def _summed(self, L: Derivative, M: Value, weights: Tensor) -> Tensor:
         """As `summed`, of a gradient or Hessian and values."""
+
+
+def of_slopes(*sums: WeightedSums) -> bool:
+    """Whether these are few sums, of gradients."""
+    return all(
+        isinstance(one.parts[0], Gradient) and one.groups * one.blocks <= MOST_SUMS for one in sums
+    )
 
 
 def by_pairs(K: Tensor, factor: Tensor) -> Tensor:

@@ -207,7 +207,12 @@ PAIRS: dict[tuple[type, ...], Callable[..., Tensor]] = {
 def summed(kernel: Kernel, L: Derivative, M: Value, weights: Tensor) -> Tensor:
     """Sum over M's values of weights (m | 1, n) times their covariances with L, (m, c)."""
     # The matrix of these covariances, of a gradient or Hessian L with values M, is not formed.
-    return kernel.summed(L.x, M.x, weights, L.axes).reshape((L.x.shape[0], -1))
+    return kernel.summed(L.x, M.x, weights, (0,) * L.axes).reshape((L.x.shape[0], -1))
+
+
+def summed_slopes(kernel: Kernel, L: Gradient, M: Gradient, weights: Tensor) -> Tensor:
+    """Sum over M's points of weights (m | 1, n) times covariances of gradients, (m, d, d)."""
+    return kernel.summed(L.x, M.x, weights, (0, 1))
 
 
 def cross(kernel: Kernel, L: Derivative) -> Tensor:
@@ -294,6 +299,20 @@ def weighed_summed(summands: Weighed, L: Any, M: Any, weights: Tensor) -> Tensor
     z_L, z_M = pt.as_tensor_variable(L.Z), pt.as_tensor_variable(M.Z)
     each = (
         summed(kernel, L, M, weights * weighed_products(z_L, variances, z_M))
+        for kernel, variances in summands
+    )
+    return reduce(add, each)
+
+
+def weighed_summed_slopes(summands: Weighed, L: Any, M: Any, weights: Tensor) -> Tensor:
+    """As `summed_slopes`, of z' g(x)."""
+    if L.tied:
+        joined = _joined(L, M), _joined(M, L)
+        whole = summed_slopes(_side_by_side(summands, L, M), *joined, weights)
+        return _folding(L) @ whole @ _folding(M).T
+    z_L, z_M = pt.as_tensor_variable(L.Z), pt.as_tensor_variable(M.Z)
+    each = (
+        summed_slopes(kernel, L, M, weights * weighed_products(z_L, variances, z_M))
         for kernel, variances in summands
     )
     return reduce(add, each)

@@ -15,7 +15,7 @@ from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.from_pymc import from_pymc
 from bayes_gpx.processes import covariance
 from bayes_gpx.processes.base import KernelProcess, diagonals, placed
-from bayes_gpx.processes.operators import AtPoints, Components, Derivative, Value
+from bayes_gpx.processes.operators import AtPoints, Components, Derivative, Gradient, Value
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,9 @@ class GaussianProcess(KernelProcess):
 
     def _summed(self, L: Derivative, M: Value, weights: Tensor) -> Tensor:
         return covariance.summed(self.kernel, L, M, weights)
+
+    def summed_slopes(self, L: Gradient, M: Gradient, weights: Tensor) -> Tensor:  # noqa: D102
+        return covariance.summed_slopes(self.kernel, L, M, weights)
 
     def cross(self, L: Derivative) -> Tensor:  # noqa: D102
         return covariance.cross(self.kernel, L)

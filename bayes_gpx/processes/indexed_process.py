@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add, mul
@@ -12,7 +12,14 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.processes.base import KernelProcess, by_pairs
-from bayes_gpx.processes.operators import AtPoints, Components, Composite, Derivative, Value
+from bayes_gpx.processes.operators import (
+    AtPoints,
+    Components,
+    Composite,
+    Derivative,
+    Gradient,
+    Value,
+)
 
 NO_GROUP = -1.0
 """Code of what all groups share alone, which constraints are about."""
@@ -152,12 +159,18 @@ class IndexedProcess(KernelProcess):
         return self._of_parts(L, lambda part, bare: part.cross(bare))
 
     def _summed(self, L: Derivative, M: Value, weights: Tensor) -> Tensor:
-        ours, theirs, each = self.bare(L), self.bare(M), []
+        return reduce(add, (part.summed(*own) for part, own in self._weighed(L, M, weights)))
+
+    def summed_slopes(self, L: Gradient, M: Gradient, weights: Tensor) -> Tensor:  # noqa: D102
+        parts = self._weighed(L, M, weights)
+        return reduce(add, (part.summed_slopes(*own) for part, own in parts))
+
+    def _weighed(self, L: AtPoints, M: AtPoints, weights: Tensor) -> Iterator[tuple[Any, tuple]]:
+        """Yield each part's process, with operators without codes and weights of pairs of rows."""
+        ours, theirs = self.bare(L), self.bare(M)
         for part in self.parts:
             factor = part.pairs(L, M)
-            own = weights if factor is None else weights * factor
-            each.append(part.process.summed(ours, theirs, own))
-        return reduce(add, each)
+            yield part.process, (ours, theirs, weights if factor is None else weights * factor)
 
 
 def of_no_group(process: Any, L: Any) -> Any:

@@ -18,6 +18,7 @@ from bayes_gpx.processes.operators import (
     AtPoints,
     Contribution,
     Derivative,
+    Gradient,
     OfSamples,
     Smooth,
     Value,
@@ -149,6 +150,9 @@ class WeightProcess(KernelProcess):
 
     def _summed(self, L: Derivative, M: Value, weights: Tensor) -> Tensor:
         return covariance.weighed_summed(self._summands, L, M, weights)
+
+    def summed_slopes(self, L: Gradient, M: Gradient, weights: Tensor) -> Tensor:  # noqa: D102
+        return covariance.weighed_summed_slopes(self._summands, L, M, weights)
 
     def cross(self, L: Derivative) -> Tensor:  # noqa: D102
         return covariance.weighed_cross(self._summands, L)

@@ -21,6 +21,7 @@ from bayes_gpx.draws.each_draw import each_draw
 from bayes_gpx.draws.graphs import Structure
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.points import Points
+from bayes_gpx.numerics.threads import blas_threads
 from bayes_gpx.posteriors.base import BESIDE
 from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.processes.class_process import ClassProcess
@@ -213,7 +214,8 @@ def state_of(model: Model, idata: Draws, draws: int, rng: np.random.Generator) -
     ]
     at = inputs_of(model, shuffled[0], shuffled[-1])
     drawn = None if groups is None else rng.choice(groups, POINTS)
-    return _with_errors(model, hyper, kept, _coded(model, at, drawn))
+    with blas_threads(len(rows)):
+        return _with_errors(model, hyper, kept, _coded(model, at, drawn))
 
 
 def _shuffled(frame: Frame, values: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -12,7 +12,8 @@ from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.processes.operators import Combination, Gradient, Smooth, Value
+from bayes_gpx.processes.indexed_process import IndexedProcess, Loaded, Part, in_groups
+from bayes_gpx.processes.operators import Combination, Gradient, Smooth, Value, WeightedSums
 
 OPS = bx.operators
 STEP, D = 0.7, 2
@@ -152,3 +153,45 @@ def test_variances_of_weights_are_diagonals_of_their_covariance():
             np.testing.assert_allclose(prior.variance(asked).eval(), np.diag(whole), rtol=1e-12)
     alone = prior.variance(bx.operators.weight(rows)).eval().reshape((4, 2))
     np.testing.assert_allclose(alone, [[0.7**2 + 0.4**2, 1.3**2 + 0.4**2]] * 4, rtol=1e-12)
+
+
+def summed_processes():
+    """Processes by name, each with operators of gradients at two sets of points."""
+    rng = np.random.default_rng(5)
+    (x, xs), (z, zs), codes = rng.normal(size=(2, 6, 2)), rng.normal(size=(2, 6, 3)), [0, 1] * 3
+    smooth = pm.gp.cov.ExpQuad(2, ls=[0.8, 1.4])
+    rough = pm.gp.cov.Matern52(2, ls=0.9, active_dims=[1]) * pm.gp.cov.Linear(2, c=np.ones(2))
+    waves = pm.gp.cov.Periodic(2, period=2.0, ls=0.7, active_dims=[0])
+    kernels = {"smooth": smooth, "product": smooth * rough, "sum": smooth + 0.3 * waves}
+    plain = OPS.gradient(x), OPS.gradient(xs)
+    found = {name: (bx.GaussianProcess(kernel), *plain) for name, kernel in kernels.items()}
+    weighed = bx.WeightProcess(smooth, amplitude=rng.uniform(0.5, 1.5, 3))
+    found["Z held"] = weighed, OPS.gradient(x, z), OPS.gradient(xs, zs)
+    ones = [np.column_stack([at, np.ones(6)]) for at in (x, xs)]
+    constants = [map(pt.constant, pair) for pair in ((x, ones[0]), (xs, ones[1]))]
+    tied = [OPS.gradient(*pair, tied=True) for pair in constants]
+    found["Z is X"] = weighed, *tied
+    parts = Part(bx.GaussianProcess(smooth), (Loaded(pt.constant([1.0, -0.4])),))
+    outputs = IndexedProcess([parts, Part(bx.GaussianProcess(waves), ())])
+    found["outputs"] = outputs, *(OPS.gradient(in_groups(at, codes)) for at in (x, xs))
+    return found
+
+
+SUMMED = summed_processes()
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+@pytest.mark.parametrize("name", SUMMED)
+def test_covariances_of_average_slopes_are_sums_over_all_pairs(name, blocks, rng):
+    process, *slopes = SUMMED[name]
+    weights = rng.normal(size=(6, 2))
+    sums = [WeightedSums((one,), pt.constant(weights), 2, blocks) for one in slopes]
+    graphs = [process.covariance(*pair) for pair in (slopes, sums, sums[:1] * 2)]
+    graphs.append(process.covariance(slopes[0], slopes[0]))
+    rows, between, own, same = pytensor.function([], graphs, mode=MODE)()
+    each = np.zeros((blocks, 2, blocks, 6 // blocks))
+    for b in range(blocks):
+        each[b, :, b] = weights.reshape((blocks, -1, 2))[b].T
+    S = np.kron(each.reshape((2 * blocks, 6)), np.eye(2))
+    assert_allclose(between, S @ rows @ S.T, rtol=1e-11, atol=1e-11)
+    assert_allclose(own, S @ same @ S.T, rtol=1e-11, atol=1e-11)
