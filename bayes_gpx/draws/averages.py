@@ -13,7 +13,7 @@ import pandas as pd
 from bayes_gpx.aliases import Column, Table
 from bayes_gpx.data.dates import date_after
 from bayes_gpx.draws.protocols import ModelLike
-from bayes_gpx.processes import operators
+from bayes_gpx.processes.base import WeightedSums
 from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class Averaged:
     groups: int
     paired: bool
 
-    def __call__(self, asked: Any) -> operators.Operator:
+    def __call__(self, asked: Any) -> WeightedSums:
         """The operator at points with their weights (m, g)."""
         parts = (self.operator(asked),)
-        return operators.WeightedSums(parts, asked["weights"], self.groups, 1 + self.paired)
+        return WeightedSums(parts, asked["weights"], self.groups, 1 + self.paired)
 
 
 def refuse_averages(where: Points) -> None:

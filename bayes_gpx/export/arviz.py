@@ -40,6 +40,7 @@ def sample_posterior_predictive(
     trials: Column | None = None,
     noise_sd: Column | None = None,
     joint: bool = True,
+    num_draws: int | None = None,
     cores: int | None = None,
     seed: int | None = None,
     progressbar: bool = True,
@@ -71,6 +72,8 @@ def sample_posterior_predictive(
     joint : bool
         Draw all rows jointly, as PyMC does: one replicated data set for each draw, at most 5000
         rows. Otherwise rows are drawn independently, which is faster.
+    num_draws : int, optional
+        Thin the hyperparameter draws evenly to at most this many.
     seed : int, optional
         Seed of the draws.
     progressbar : bool
@@ -104,7 +107,7 @@ def sample_posterior_predictive(
     """
     options: dict[str, Any] = {"joint": joint, "seed": seed, "progressbar": progressbar}
     options |= {"groups_new": groups_new, "exposure": exposure, "trials": trials}
-    options["noise_sd"] = noise_sd
+    options |= {"noise_sd": noise_sd, "num_draws": num_draws}
     found = _replicated(model, idata, X_new, Z_new, **options)
     if "y" not in found:
         raise ValueError(

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -16,11 +17,40 @@ from bayes_gpx.processes.operators import (
     Operator,
     Stack,
     Value,
-    WeightedSums,
 )
 
 MOST_SUMS = 20
 """Most sums over points whose covariances are found one by one: each is a part of the graph."""
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedSums(Composite):
+    """Weighted sums of one operator over its points: of all, or of each of some blocks of them.
+
+    The sums are block-major, then group-major: (blocks g c), of weights (m, g).
+    """
+
+    weights: Tensor
+    groups: int
+    blocks: int
+
+    @property
+    def each(self) -> Tensor:
+        """Weights of the points in each sum, (blocks g, m)."""
+        by_block = self.weights.T.reshape((1, self.groups, self.blocks, -1))
+        apart = by_block * np.eye(self.blocks)[:, None, :, None]
+        return apart.reshape((self.blocks * self.groups, -1))
+
+    @property
+    def of_slopes(self) -> bool:
+        """Whether these are few sums, of gradients."""
+        return isinstance(self.parts[0], Gradient) and self.groups * self.blocks <= MOST_SUMS
+
+    def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:  # noqa: D102
+        values = blocks[0] if axis == 0 else blocks[0].T
+        by_points = values.reshape((self.weights.shape[0], -1))
+        found = pt.dot(self.each, by_points).reshape((-1, values.shape[1]))
+        return found if axis == 0 else found.T
 
 
 class Process(ABC):
@@ -43,8 +73,9 @@ class KernelProcess(Process):
     """A process known by covariances of operators at points; they extend to composites."""
 
     def covariance(self, L: Operator, M: Operator) -> Tensor:  # noqa: D102
-        if isinstance(L, WeightedSums) and isinstance(M, WeightedSums) and of_slopes(L, M):
-            return self._between_sums(L, M)
+        if isinstance(L, WeightedSums) and isinstance(M, WeightedSums):
+            if L.of_slopes and M.of_slopes:
+                return self._between_sums(L, M)
         return bilinear(self._covariance, L, M)
 
     def _between_sums(self, L: WeightedSums, M: WeightedSums) -> Tensor:
@@ -52,11 +83,10 @@ class KernelProcess(Process):
         # Sums over pairs of points are products of matrices (m, n d), where the covariances of all
         # pairs would be d times as many numbers.
         ours, theirs = cast(Gradient, L.parts[0]), cast(Gradient, M.parts[0])
-        left = pt.stack(L.each)
         columns = []
-        for own in M.each:
-            slopes = self.summed_slopes(ours, theirs, own[None])
-            columns.append(pt.tensordot(left, slopes, 1))  # (k, d, d)
+        for k in range(M.blocks * M.groups):
+            slopes = self.summed_slopes(ours, theirs, M.each[k][None])
+            columns.append(pt.tensordot(L.each, slopes, 1))  # (blocks g, d, d)
         found = pt.stack(columns, axis=2)
         return found.reshape((found.shape[0] * found.shape[1], -1))
 
@@ -106,13 +136,6 @@ class KernelProcess(Process):
     @abstractmethod
     def _summed(self, L: Derivative, M: Value, weights: Tensor) -> Tensor:
         """As `summed`, of a gradient or Hessian and values."""
-
-
-def of_slopes(*sums: WeightedSums) -> bool:
-    """Whether these are few sums, of gradients."""
-    return all(
-        isinstance(one.parts[0], Gradient) and one.groups * one.blocks <= MOST_SUMS for one in sums
-    )
 
 
 def by_pairs(K: Tensor, factor: Tensor) -> Tensor:

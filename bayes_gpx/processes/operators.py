@@ -92,33 +92,6 @@ class Combination(Composite):
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedSums(Composite):
-    """Weighted sums of one operator over its points: of all, or of each of some blocks of them.
-
-    The sums are block-major, then group-major: (blocks g c), of weights (m, g).
-    """
-
-    weights: Tensor
-    groups: int
-    blocks: int
-
-    @property
-    def each(self) -> list[Tensor]:
-        """Weights (m,) of the points in each sum."""
-        size, whole = self.weights.shape[0] // self.blocks, pt.zeros_like(self.weights[:, 0])
-        own = [slice(b * size, (b + 1) * size) for b in range(self.blocks)]
-        return [whole[b].set(self.weights[b, g]) for b in own for g in range(self.groups)]
-
-    def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:  # noqa: D102
-        (values,), (m, g) = blocks, self.weights.shape
-        rows = values if axis == 0 else values.T
-        by_block = self.weights.reshape((self.blocks, m // self.blocks, g)).transpose(0, 2, 1)
-        found = by_block @ rows.reshape((self.blocks, m // self.blocks, -1))
-        found = found.reshape((-1, rows.shape[1]))
-        return found if axis == 0 else found.T
-
-
-@dataclass(frozen=True, eq=False)
 class AtPoints(Operator):
     """One group of components at each of m points X (m, d); see the functions below."""
 

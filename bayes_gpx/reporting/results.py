@@ -33,7 +33,7 @@ from bayes_gpx.explain import (
 from bayes_gpx.explain.components import components_of
 from bayes_gpx.explain.imputation import combined
 from bayes_gpx.explain.null import replicates
-from bayes_gpx.export.arviz import predictive_checks
+from bayes_gpx.export.arviz import sample_posterior_predictive
 from bayes_gpx.export.tables import ATTRIBUTION_METHODS
 from bayes_gpx.inference.laplace import resampled
 from bayes_gpx.kernels.summands import CONSTANT
@@ -318,9 +318,10 @@ class Findings(Fit):
         return verb(self.model, self.idata, **self._samples, **options)
 
     @cached_property
-    def checked(self) -> xr.DataTree:
-        """The fit with responses replicated at the training rows."""
-        return predictive_checks(self.model, self.idata, seed=self.seed, progressbar=False)
+    def replicated(self) -> xr.DataTree:
+        """Responses replicated at the training rows, and the observed ones."""
+        options: dict[str, Any] = {"seed": self.seed, "progressbar": False, **self.thinned}
+        return sample_posterior_predictive(self.model, self.idata, joint=False, **options)
 
     @cached_property
     def left_out(self) -> xr.Dataset:

@@ -117,6 +117,8 @@ def test_responses_are_drawn_given_the_data():
     with model.pymc, pytest.warns(bx.PosteriorPredictiveWarning):
         pm.sample_posterior_predictive(idata, var_names=["y"], **options)
     given = bx.sample_posterior_predictive(model, idata, seed=1, **QUIET)
+    few = bx.sample_posterior_predictive(model, idata, num_draws=7, seed=1, **QUIET)
+    assert few["posterior_predictive"]["y"].sizes == {"chain": 1, "draw": 7, "obs": 12}
     likeness = [
         np.mean([np.corrcoef(one, y)[0, 1] for one in found["posterior_predictive"]["y"].values[0]])
         for found in (blind, given)

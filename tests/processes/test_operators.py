@@ -12,8 +12,9 @@ from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.processes.base import WeightedSums
 from bayes_gpx.processes.indexed_process import IndexedProcess, Loaded, Part, in_groups
-from bayes_gpx.processes.operators import Combination, Gradient, Smooth, Value, WeightedSums
+from bayes_gpx.processes.operators import Combination, Gradient, Smooth, Value
 
 OPS = bx.operators
 STEP, D = 0.7, 2

@@ -146,7 +146,7 @@ def _replicated(findings: Findings) -> Iterator[Part]:
     options = {"backend": "matplotlib", "var_names": [findings.model.in_model("y")]}
     if findings.model.specification.observation.discrete:
         options["kind"] = "ecdf"
-    pc = az.plot_ppc_dist(findings.checked, num_samples=SHOWN_DRAWS, **options)
+    pc = az.plot_ppc_dist(findings.replicated, num_samples=SHOWN_DRAWS, **options)
     yield picture(pc, f"{SHOWN_DRAWS} replicated data sets, and the observed responses.")
 
 
