@@ -193,7 +193,7 @@ def components_of(model: Model, order: int) -> tuple[list[Summand], tuple[str, .
 
 def kernel_of(model: Model) -> Kernel:
     """The kernel of a GP, with symbols for its hyperparameters."""
-    specification, training = model.specification, model.training
+    specification = model.specification
     if specification.family != "GP":
         raise ValueError(
             "A GPX is a sum of contributions, one for each feature, and has no other components. "
@@ -204,12 +204,17 @@ def kernel_of(model: Model) -> Kernel:
             f"The processes of likelihood={specification.likelihood!r} have kernels of their own, "
             "which are not divided into components. Use bx.attributions or bx.shapley_values."
         )
+    return kernels_of(model)[0]
+
+
+def kernels_of(model: Model) -> tuple[Kernel, ...]:
+    """The kernel of a GP, or the kernels of the weights of a GPX, as `kernel_of`."""
+    specification, training = model.specification, model.training
     sizes = {"feature": (training.d,), "z_feature": (training.p,), None: ()}
     known = (h for h in specification.hyperparameters if h.dim in sizes)
     theta = {h.name: pt.tensor(shape=sizes[h.dim]) for h in known}
     process = specification.process(theta, training.d, model.called_kernel)
-    assert isinstance(process, GaussianProcess)  # a GPX was refused above
-    return process.kernel
+    return (process.kernel,) if isinstance(process, GaussianProcess) else process.kernels
 
 
 def orthogonal_kernel(model: Model) -> Term:

@@ -23,7 +23,7 @@ from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.random_functions import Functions, draw_functions, or_else, values
 from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.answered import documented, has_outputs, of_each_output
-from bayes_gpx.explain.components import kernel_of
+from bayes_gpx.explain.components import kernels_of
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes import operators
@@ -229,19 +229,22 @@ def _columns(model: Model, name: str) -> tuple[int, ...]:
 
 def _is_product(model: Model, where: Points, columns: tuple[int, ...]) -> bool:
     """Whether the kernel adds up products of a kernel of the feature and one of the others."""
-    spec = model.specification
-    alone = spec.family == "GP" and spec.classes is None and not spec.processes
-    if not alone or spec.expanded or "group" in where.inputs:
+    spec, training = model.specification, model.training
+    held = spec.family == "GPX" and not training.tied
+    several = spec.classes is not None or spec.processes or "group" in where.inputs
+    if held or several or spec.expanded:
         return False
-    return split(kernel_of(model), model.training.d, columns) is not None
+    return all(split(kernel, training.d, columns) is not None for kernel in kernels_of(model))
 
 
 @dataclass(frozen=True)
 class _Moved:
     columns: tuple[int, ...]
+    tied: bool
 
     def __call__(self, asked: Asked) -> operators.Moved:
-        return operators.moved(asked["X"], asked["places"], self.columns, asked["weights"])
+        where = asked["X"], asked["places"], self.columns, asked["weights"]
+        return operators.moved(*where, Z=asked.Z_along if self.tied else None)
 
 
 def _moved(model: Model, columns: tuple[int, ...], places: int) -> questions.Question:
@@ -249,7 +252,7 @@ def _moved(model: Model, columns: tuple[int, ...], places: int) -> questions.Que
     asked = questions.value(model, smooth=True)
     return replace(
         asked,
-        operator=_Moved(columns),
+        operator=_Moved(columns, model.training.tied),
         axes=(questions.Axis("step", tuple(range(places))),),
         factor=np.repeat(asked.factor, places),
         sums=True,

@@ -370,6 +370,9 @@ def _joined(L: Any, other: Any = None) -> Any:
             f"{L.name} with Z held has no covariance with an operator that takes X as Z."
         )
     joined = replace(L, X=pt.concatenate([L.X, pt.specify_shape(L.Z, (None, p))], axis=1))
+    if isinstance(L, Moved):
+        columns = *L.columns, *(d + c for c in L.columns)
+        return replace(joined, places=pt.concatenate([L.to, L.to], axis=1), columns=columns)
     if not isinstance(L, FromBaseline):
         return joined
     if isinstance(L, ShapleyValue):  # a feature of x and of z is one player; the one stays

@@ -114,9 +114,8 @@ class AtPoints(Operator):
 class OfSamples(AtPoints):
     """A quantity of rows, which may have noise `eps_w`."""
 
-    # Rows with equal values share the noise `eps_w`. Integers (m,) are positions in the training
-    # set. "new" rows are equal only in operators over the identical `X` object, never by equal
-    # coordinates.
+    # Rows with equal values share the noise `eps_w`. Integers (m,) are positions in training. "new"
+    # rows are equal only in operators over the identical `X` object, never by equal coordinates.
     sample: str | TensorLike = field(default="new", kw_only=True)
     smooth: bool = field(default=False, kw_only=True)  # leave the noise out
     tied: ClassVar = False
@@ -315,7 +314,7 @@ class ShapleyValue(FromBaseline):
 
 
 @dataclass(frozen=True, eq=False)
-class Moved(AtPoints):
+class Moved(Smooth):
     """Values at each point with some columns moved to places (k, d), or their sums over points.
 
     The numbers are point-major and place-minor. With `weights` (m, g) they are weighted sums over
@@ -326,7 +325,7 @@ class Moved(AtPoints):
     columns: tuple[int, ...] = field(kw_only=True)  # those that move
     weights: TensorLike | None = field(default=None, kw_only=True)
     name: ClassVar = "moved"
-    own_noise: ClassVar = False
+    axes: ClassVar = 0
 
     @property
     def to(self) -> Tensor:
@@ -475,9 +474,10 @@ def moved(
     places: TensorLike,
     columns: tuple[int, ...],
     weights: TensorLike | None = None,
+    Z: TensorLike | None = None,
 ) -> Moved:
     """Values at each row of X with some columns at each row of `places`, or their weighted sums."""
-    return Moved(X, places=places, columns=columns, weights=weights)
+    return Moved(X, Z, places=places, columns=columns, weights=weights, tied=Z is not None)
 
 
 def difference(

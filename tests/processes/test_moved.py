@@ -67,3 +67,26 @@ def test_a_single_column_leaves_nothing_beside():
     process = bx.GaussianProcess(COV.ExpQuad(1, ls=1.0))
     found = process.covariance(OPS.moved(x, places, (0,)), OPS.evaluate(pt.zeros((1, 1))))
     assert_allclose(found.eval().ravel(), np.tile(np.exp([0.0, -2.0]), 2))
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+def test_features_of_a_weight_process_move_with_the_points(rng, intercept):
+    def beside(points):
+        return np.column_stack([points, np.ones(len(points))]) if intercept else points
+
+    x, other = rng.normal(size=(2, M, 3))
+    places, weights, columns = rng.normal(size=(PLACES, 3)), rng.normal(size=(M, 2)), (0, 2)
+    amplitude = rng.uniform(0.5, 1.5, 3 + intercept)
+    process = bx.WeightProcess(COV.ExpQuad(3, ls=[0.8, 1.3, 0.6]), 0.3, amplitude)
+    points = np.repeat(x[:, None], PLACES, axis=1)
+    points[:, :, columns] = places[:, columns]
+    points = points.reshape((-1, 3))
+    by_hand = OPS.evaluate(points, beside(points), smooth=True)
+    X, to, W, Z = map(pt.constant, (x, places, weights, beside(x)))
+    sums = OPS.moved(X, to, columns, W, Z=Z)
+    value = OPS.evaluate(pt.constant(other), pt.constant(beside(other)), smooth=True)
+    graphs = [process.covariance(L, R) for L in (by_hand, sums) for R in (value, L)]
+    rows, whole, summed, total = pytensor.function([], graphs, mode=MODE)()
+    matrix = np.kron(weights.T, np.eye(PLACES))
+    assert_allclose(summed, matrix @ rows, atol=1e-12)
+    assert_allclose(total, matrix @ whole @ matrix.T, atol=1e-12)
