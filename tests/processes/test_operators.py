@@ -181,18 +181,20 @@ def summed_processes():
 SUMMED = summed_processes()
 
 
-@pytest.mark.parametrize("blocks", [1, 2])
-@pytest.mark.parametrize("name", SUMMED)
-def test_covariances_of_average_slopes_are_sums_over_all_pairs(name, blocks, rng):
+@pytest.mark.parametrize(
+    ("name", "blocks", "groups"),
+    [*((name, blocks, 2) for name in SUMMED for blocks in (1, 2)), ("smooth", 2, 11)],
+)
+def test_covariances_of_average_slopes_are_sums_over_all_pairs(name, blocks, groups, rng):
     process, *slopes = SUMMED[name]
-    weights = rng.normal(size=(6, 2))
-    sums = [WeightedSums((one,), pt.constant(weights), 2, blocks) for one in slopes]
+    weights = rng.normal(size=(6, groups))
+    sums = [WeightedSums((one,), pt.constant(weights), groups, blocks) for one in slopes]
     graphs = [process.covariance(*pair) for pair in (slopes, sums, sums[:1] * 2)]
     graphs.append(process.covariance(slopes[0], slopes[0]))
     rows, between, own, same = pytensor.function([], graphs, mode=MODE)()
-    each = np.zeros((blocks, 2, blocks, 6 // blocks))
+    each = np.zeros((blocks, groups, blocks, 6 // blocks))
     for b in range(blocks):
-        each[b, :, b] = weights.reshape((blocks, -1, 2))[b].T
-    S = np.kron(each.reshape((2 * blocks, 6)), np.eye(2))
+        each[b, :, b] = weights.reshape((blocks, -1, groups))[b].T
+    S = np.kron(each.reshape((groups * blocks, 6)), np.eye(2))
     assert_allclose(between, S @ rows @ S.T, rtol=1e-11, atol=1e-11)
     assert_allclose(own, S @ same @ S.T, rtol=1e-11, atol=1e-11)
