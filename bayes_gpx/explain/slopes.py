@@ -58,7 +58,7 @@ def slopes(
     Use `slopes` to see where an effect is steep, flat or reversed, and `derivatives` for the
     derivatives alone. Signs and simultaneous bands come from joint draws over rows. Time grows with
     the cube of rows times features, which is limited. Reduce it with `features` and `obs`.
-    For exact averages of f alone, `derivatives` with ``by=True`` takes a small share of the time.
+    If averages are enough, `derivatives` with ``by=True`` takes a small part of the time.
 
     Parameters
     ----------

@@ -10,9 +10,11 @@ import pymc as pm
 import pytest
 from py_mini_racer import MiniRacer
 from scipy import special, stats
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import bayes_gpx as bx
 import matrix_of_calls
+from bayes_gpx.reporting import browser_state
 from bayes_gpx.reporting.what_if import SCRIPTS
 from what_if import BASE64
 
@@ -477,3 +479,21 @@ def test_a_category_has_one_weight_and_one_contribution(opened, engine, rng):
         assert found_here[3]["name"] == name
         at = each.isel(obs=[row]).sel(feature=[name])
         agree(summaries([found_here[3]["weight"]])[None], expected(at, "weight"))
+
+
+def test_small_matrices_have_one_blas_thread(monkeypatch):
+    """Several take ten times as long for them, and wait for other processes."""
+    threads, kept = [], browser_state._kept
+
+    def noted(*args):
+        found = [one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"]
+        threads.append(max(found))
+        return kept(*args)
+
+    monkeypatch.setattr(browser_state, "_kept", noted)
+    rng = np.random.default_rng(0)
+    model = bx.GP(rng.normal(size=(8, 1)), rng.normal(size=8))
+    theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.3}
+    with threadpool_limits(2, user_api="blas"):
+        browser_state.state_of(model, theta, 1, rng)
+    assert set(threads) == {1}
