@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bayes_gpx.draws.protocols import ModelLike
     from bayes_gpx.posteriors.base import OneDraw
     from bayes_gpx.posteriors.constraints import Constraints
-    from bayes_gpx.posteriors.strategies.with_constraints import WithConstraints
+    from bayes_gpx.posteriors.strategies.collapsed import Collapsed
 
 NUM_DRAWS = 200
 """Draws of the hyperparameters that probabilities of constraints are averaged over, at the most."""
@@ -35,7 +35,7 @@ class ConstraintConflictWarning(UserWarning):
 class _Moments:
     """Moments of constrained quantities at one draw, as a build function."""
 
-    collapsed: WithConstraints
+    collapsed: Collapsed
     """The strategy without latent values, which provides the posterior given the data alone."""
 
     def __call__(self, draw: OneDraw) -> list:
@@ -58,7 +58,7 @@ def constraints_met(model: ModelLike, idata: Draws, *, progressbar: bool = True)
     # sd. `violation` is the mean over the training rows of the posterior probability to be outside
     # of the bounds; it is NaN for values.
     constraints = cast("Constraints", model.specification.constraints)
-    build = _Moments(cast("WithConstraints", model.specification.strategy_of()))
+    build = _Moments(cast("Collapsed", model.specification.strategy_of()))
     arrays, *_ = at_training_rows(model, idata, build, num_draws=NUM_DRAWS, progressbar=progressbar)
     prior, *rest = [a.reshape((-1, a.shape[-1])) for a in arrays]
     low, high, sd = constraints.low, constraints.high, constraints.sd

@@ -14,7 +14,6 @@ from bayes_gpx.data.features import read_response
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.naming import coded
 from bayes_gpx.posteriors.evidence.groups import given_before
-from bayes_gpx.posteriors.exact import noisy_covariance
 from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.validation import count, meant
 
@@ -94,15 +93,14 @@ def _joint(draw: OneDraw) -> list:
 
 
 def _in_order(draw: OneDraw) -> list:
-    if not isinstance(draw.strategy, Exact):
+    if draw.strategy != Exact():
         raise ValueError(
             "order needs normal noise on all rows, because the density is then a product of terms, "
             "each given the rows before. Use likelihood='normal', no approximation and no "
             "constraints."
         )
     given = draw.given
-    sigma, jitter = given.noise_sd, given.jitter
-    C = noisy_covariance(given.process, given.X, sigma, given.Z, jitter=jitter)
+    C = Exact().covariance(given, jitter=given.jitter)
     return [given_before(given.y, C)]
 
 

@@ -11,7 +11,7 @@ import xarray as xr
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.numerics.truncated_normal import truncated_normal
 from bayes_gpx.posteriors.base import CONSTRAINED
-from bayes_gpx.posteriors.strategies.with_constraints import WithConstraints
+from bayes_gpx.posteriors.strategies.collapsed import Collapsed
 from bayes_gpx.processes.indexed_process import of_no_group
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def _untruncated(draw: OneDraw) -> list:
     """Mean (k,) and covariance (k, k) of noisy values given all that is known but their bounds."""
     constraints = cast("Constraints", draw.given.constraints)
     bounded = cast("Constraints", constraints.bounded)
-    strategy = cast("WithConstraints", draw.strategy)
+    strategy = cast("Collapsed", draw.strategy)
     operator = of_no_group(draw.given.process, bounded.operator)
     q = strategy.around(draw.given, constraints.values)(operator)
     own = pt.arange(len(bounded.statements))

@@ -325,7 +325,7 @@ def _terms_of_sampler(model: Any, idata: xr.DataTree) -> np.ndarray | None:
         return None
     terms = idata[LEFT_OUT].to_dataset()["terms"].values
     del idata[LEFT_OUT]
-    exact = type(model.specification.strategy_of()) is Exact
+    exact = model.specification.strategy_of() == Exact()
     # With weights, the sampler's densities are those of other noise.
     plain = exact and not idata.attrs["relative_jitter"] and not model.specification.weighted
     return terms if plain and np.isfinite(terms).all() else None

@@ -33,15 +33,10 @@ from bayes_gpx.posteriors.laplace import prior_covariance
 from bayes_gpx.posteriors.strategies.by_group import ByGroup
 from bayes_gpx.posteriors.strategies.choice import has_large_design
 from bayes_gpx.posteriors.strategies.collapsed import Collapsed
-from bayes_gpx.posteriors.strategies.constrained_coefficients import (
-    BasisWithConstraints,
-    ByGroupWithConstraints,
-)
 from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
 from bayes_gpx.posteriors.strategies.through_coefficients import block_of
 from bayes_gpx.posteriors.strategies.variational import Variational
-from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraints, WithConstraints
 from bayes_gpx.system.warning import warn
 
 
@@ -81,7 +76,7 @@ def collapsed(
 ) -> list[Tensor]:
     """Add y with all but hyperparameters integrated out, exactly or by an approximate density."""
     strategy, scaling = cast(Collapsed, specification.strategy_of()), training.response_scaling
-    draw = GENERATIVE.get(type(strategy)) if specification.normal else None
+    draw = GENERATIVE.get(strategy) if specification.normal else None
     large = has_large_design(strategy, given)
     if large or strategy.by_sums:
         given = _unfolded(given)
@@ -91,8 +86,7 @@ def collapsed(
         beyond = likelihood.beyond_normal(given.theta, given.exposure)
         pm.Potential(rename("weights"), beyond.sum())
     if given.constraints is not None:
-        constrained = cast(WithConstraints, strategy).log_constraint(*density.parts)
-        pm.Potential(rename("constraints"), constrained)
+        pm.Potential(rename("constraints"), strategy.log_constraint(*density.parts))
 
     def log_density(value: Any, *parts: Tensor) -> Tensor:
         if isinstance(strategy, FixedBasis) and sums is not None and isinstance(value, Constant):
@@ -290,14 +284,14 @@ def _by_group_with_constraints(
     return _normal_with_constraints(C[:n, :n].inc(same * pt.dot(E, E.T)), low, high, size)
 
 
-GENERATIVE: dict[type, Callable[..., Tensor]] = {
-    Exact: _normal,
-    ExactWithConstraints: _normal_with_constraints,
-    BasisWithConstraints: _basis_with_constraints,
-    LowRankNormal: _low_rank_normal,
-    FixedBasis: _fixed_basis,
-    ByGroup: _by_group,
-    ByGroupWithConstraints: _by_group_with_constraints,
+GENERATIVE: dict[Collapsed, Callable[..., Tensor]] = {
+    Exact(): _normal,
+    Exact(constrained=True): _normal_with_constraints,
+    LowRankNormal(): _low_rank_normal,
+    LowRankNormal(constrained=True): _basis_with_constraints,
+    FixedBasis(): _fixed_basis,
+    ByGroup(): _by_group,
+    ByGroup(constrained=True): _by_group_with_constraints,
 }
 """What draws y from the parts of a density, where that is y's own and not an approximation."""
 

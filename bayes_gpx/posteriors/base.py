@@ -232,18 +232,22 @@ class Values(Protocol):
 class Strategy(ABC):
     """A strategy from data to a posterior: graphs for one draw of the hyperparameters.
 
-    Strategies have no state and compare equal by their class. They use no random variables of a
-    PyMC model; see `bayes_gpx.model.observed_response`.
+    Strategies compare equal by their class, and by whether there are constraints. They use no
+    random variables of a PyMC model; see `bayes_gpx.model.observed_response`.
     """
+
+    constrained = False
+    """Whether there are constraints beside the rows."""
 
     by_sums = False
     """Whether sums over rows are all that conditioning needs of the data; see `Sums`."""
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other)
+        same = type(self) is type(other)
+        return same and self.constrained == cast(Strategy, other).constrained
 
     def __hash__(self) -> int:
-        return hash(type(self))
+        return hash((type(self), self.constrained))
 
     @abstractmethod
     def condition(self, given: Conditioning) -> Found:

@@ -37,9 +37,8 @@ posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evid
     laplace correlated softmax latent prior_functions strategies/collapsed strategies/on_rows
     strategies/exact strategies/laplace strategies/through_coefficients strategies/low_rank
     strategies/variational strategies/sampled strategies/by_group strategies/correlated
-    strategies/processes
-    strategies/with_constraints strategies/constrained_coefficients strategies/propagation
-    strategies/choice minibatch pathwise predictive_derivatives component_variances
+    strategies/processes strategies/propagation strategies/choice minibatch pathwise
+    predictive_derivatives component_variances
 inference: base methods diagnostics log_density datatree optimise laplace nuts automatic
     stochastic
 draws: protocols hyperparameter_draws points level_moves intervals claims stores questions

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.likelihoods.base import Likelihood
+from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood
 from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.posteriors.base import WHITENED, Conditioning, Found
 from bayes_gpx.posteriors.by_group import LowRankByGroup
 from bayes_gpx.posteriors.evidence.by_group import BestByGroup, VarianceAtRows
+from bayes_gpx.posteriors.evidence.constrained_coefficients import (
+    Rows,
+    around_sites,
+    constrained_rows,
+)
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.row_bounds import AtRows, expectations, expected_log_normal
 from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.posteriors.low_rank import LowRankDesign
 from bayes_gpx.posteriors.prior_functions import of_each_row
-from bayes_gpx.posteriors.strategies.collapsed import Collapsed, noise_of
+from bayes_gpx.posteriors.strategies.collapsed import noise_of
 from bayes_gpx.posteriors.strategies.laplace import (
     shapes_of,
     values_by_name,
@@ -26,7 +32,10 @@ from bayes_gpx.posteriors.strategies.laplace import (
     where_found,
 )
 from bayes_gpx.posteriors.strategies.sampled import SampledCoefficients
-from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients
+from bayes_gpx.posteriors.strategies.through_coefficients import (
+    CollapsedCoefficients,
+    ThroughCoefficients,
+)
 
 
 class Best(NamedTuple):
@@ -74,7 +83,7 @@ def _moments(
     return mean, variance
 
 
-class ByGroup(ThroughCoefficients, Collapsed):
+class ByGroup(CollapsedCoefficients):
     """An approximation with groups, for any likelihood: exact for normal noise, else a bound.
 
     With inducing points, Titsias' bound for normal noise too.
@@ -90,46 +99,59 @@ class ByGroup(ThroughCoefficients, Collapsed):
         seen = self.design(given)
         values = [] if given.likelihood.normal else values_of(given)
         exposure = pt.ones_like(seen.D) if given.exposure is None else given.exposure
-        return [seen.F, seen.E, seen.D + ridge, seen.unseen, seen.codes, exposure, *values]
+        own = [seen.F, seen.E, seen.D + ridge, seen.unseen, seen.codes, exposure, *values]
+        return [*own, *self.constraint_parts(given, seen)]
 
     def signature(self, likelihood: Likelihood) -> str:
         known = "" if likelihood.normal else shapes_of(likelihood)
-        return f"(n,m),(n,k),(n),(n),(n),{likelihood.core_shape}{known}"
+        rows = f"(n,m),(n,k),(n),(n),(n),{likelihood.core_shape}{known}"
+        return f"{rows}{self.constraint_signature}"
 
-    def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
+    def joint_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
         return self._best(likelihood, y, *parts)[0]
 
     def _best(
-        self,
-        likelihood: Likelihood,
-        y: Tensor,
-        F: Tensor,
-        E: Tensor,
-        D: Tensor,
-        unseen: Tensor,
-        codes: Tensor,
-        exposure: Tensor,
-        *values: Tensor,
-    ) -> tuple[Tensor, Best, AtRows]:  # noqa: N803
+        self, likelihood: Likelihood, y: Tensor, *parts: Tensor
+    ) -> tuple[Tensor, Best, AtRows]:
+        """The joint bound of rows and constraints, the best posterior, and `AtRows`."""
+        (F, E, D, unseen, codes, exposure, *values), constrained = self.apart(parts)
+        rows = Rows(F, E, D if likelihood.normal else D + unseen, y, exposure, codes)
+        log_factor: TensorLike = 0.0
+        if constrained:
+            scalar = cast(ScalarLikelihood, likelihood)
+            rows, log_factor = constrained_rows(scalar, rows, values, *constrained)
+            beyond = unseen if likelihood.normal else pt.zeros_like(unseen)
+            unseen = pt.concatenate([beyond, pt.zeros_like(constrained[-1])])
+            likelihood = around_sites(scalar)
+        bound, best, at = self._best_of(likelihood, rows, unseen, values)
+        return bound + log_factor, best, at
+
+    def _best_of(
+        self, likelihood: Likelihood, rows: Rows, unseen: Tensor, values: Sequence[Tensor]
+    ) -> tuple[Tensor, Best, AtRows]:
         """The bound, the best posterior, and at rows: slopes, information and moments."""
-        rest = D if likelihood.normal else D + unseen
-        found: Any = BestByGroup(likelihood)(F, E, rest, y, exposure, codes, *values)
+        found: Any = BestByGroup(likelihood)(*rows, *values)
         best = Best(*found)
         lost = pt.isinf(best.divergence)
-        F, E, rest = pt.switch(lost, 0.0, F), pt.switch(lost, 0.0, E), pt.switch(lost, 1.0, rest)
-        mean, known = best.moments(F, E, codes, likelihood.classes)
+        F, E, rest = (
+            pt.switch(lost, *both) for both in ((0.0, rows.F), (0.0, rows.E), (1.0, rows.rest))
+        )
+        mean, known = best.moments(F, E, rows.codes, likelihood.classes)
         if likelihood.normal:
-            logp = expected_log_normal(y, mean, known + pt.switch(lost, 0.0, unseen), rest)
-            at = AtRows(logp, (y - mean) / rest, 1.0 / rest, mean, known)
+            around = known + pt.switch(lost, 0.0, unseen)
+            logp = expected_log_normal(rows.y, mean, around, rest)
+            at = AtRows(logp, (rows.y - mean) / rest, 1.0 / rest, mean, known)
         else:
             theta = values_by_name(likelihood, values)
-            at = expectations(likelihood, mean, known, rest, y, theta, exposure)
+            at = expectations(likelihood, mean, known, rest, rows.y, theta, rows.exposure)
         bound = pt.switch(lost, -np.inf, at.logp.sum() - pt.switch(lost, 0.0, best.divergence))
         return bound, best, at
 
     def _of(self, given: Conditioning) -> tuple[Tensor, Best, AtRows]:
-        """`_best` of the data."""
-        return self._best(given.likelihood, given.y, *self.parts(given))
+        """The bound of the data given any constraints, the best posterior, and rows at it."""
+        parts, n = self.parts(given), given.y.shape[0]
+        joint, best, at = self._best(given.likelihood, given.y, *parts)
+        return joint - self.log_constraint(*parts), best, AtRows(*(v[:n] for v in at))
 
     def condition(self, given: Conditioning) -> Found:
         bound, best, _ = self._of(given)

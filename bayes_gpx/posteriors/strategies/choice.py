@@ -7,20 +7,14 @@ from collections.abc import Container
 from bayes_gpx.posteriors.base import LATENT, WHITENED, Conditioning, Strategy
 from bayes_gpx.posteriors.evidence.variational import KEPT
 from bayes_gpx.posteriors.strategies.by_group import ByGroup, SampledByGroup
-from bayes_gpx.posteriors.strategies.constrained_coefficients import (
-    BasisWithConstraints,
-    ByGroupWithConstraints,
-    VariationalWithConstraints,
-)
 from bayes_gpx.posteriors.strategies.correlated import CorrelatedLaplace, CorrelatedValues
 from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.laplace import Laplace, SoftmaxLaplace
 from bayes_gpx.posteriors.strategies.low_rank import FixedBasis, LowRankNormal
 from bayes_gpx.posteriors.strategies.processes import ProcessesLaplace, ProcessesValues
-from bayes_gpx.posteriors.strategies.propagation import Propagation, PropagationAlone
+from bayes_gpx.posteriors.strategies.propagation import Propagation
 from bayes_gpx.posteriors.strategies.sampled import SampledCoefficients, SampledValues
 from bayes_gpx.posteriors.strategies.variational import Variational
-from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraints
 
 
 def strategy_of(
@@ -53,27 +47,25 @@ def strategy_of(
     if grouped and approximated and not (sampled and inducing):
         if sampled:
             return SampledByGroup()
-        return ByGroupWithConstraints() if constraints else ByGroup()
+        return ByGroup(constrained=constraints)
     if sampled:
         return SampledCoefficients() if approximated and not inducing else SampledValues()
     if fixed_basis and normal and not constraints:
         return FixedBasis()
-    if approximated and constraints:
-        return BasisWithConstraints() if normal else VariationalWithConstraints()
     if approximated:
-        return LowRankNormal() if normal else Variational()
-    if normal:
-        return ExactWithConstraints() if constraints else Exact()
-    if constraints or not smooth:
-        return Propagation() if constraints else PropagationAlone()
+        through = LowRankNormal if normal else Variational
+        return through(constrained=constraints)
+    if normal or constraints or not smooth:
+        on_rows = Exact if normal else Propagation
+        return on_rows(constrained=constraints)
     return Laplace() if classes is None else SoftmaxLaplace()
 
 
 def has_large_design(strategy: Strategy, given: Conditioning) -> bool:
     """Whether a density is better summed over blocks of rows than from a design of all rows."""
-    if strategy.by_sums or not isinstance(strategy, LowRankNormal | Variational):
+    if strategy.by_sums or strategy.constrained:
         return False
-    if given.constraints is not None:
+    if not isinstance(strategy, LowRankNormal | Variational):
         return False
     columns = strategy.design(given).F.type.shape[-1]
     return columns is not None and len(given.y) * columns > KEPT

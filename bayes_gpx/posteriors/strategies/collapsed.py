@@ -3,34 +3,91 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, cast
 
+import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood, VectorLikelihood
-from bayes_gpx.posteriors.base import Conditioning, GroupsLeft, LeftOut, Strategy
+from bayes_gpx.posteriors.base import (
+    CONSTRAINED,
+    Conditioning,
+    GroupsLeft,
+    LeftOut,
+    Strategy,
+    Values,
+)
+from bayes_gpx.posteriors.constraints import Constraints, joint_logp
 from bayes_gpx.posteriors.evidence.groups import Between, groups_left_out, sum_of_group
 from bayes_gpx.posteriors.evidence.sites import Sites, class_root
+from bayes_gpx.processes.operators import Operator
 
 
 class Collapsed(Strategy):
     """A strategy with a density of y given hyperparameters alone: f is integrated out.
 
-    The likelihood of each row is a normal site, exactly for normal noise.
+    The likelihood of each row is a normal site, exactly for normal noise. Each constraint is a
+    further row: bounds are sites of expectation propagation from the full fit, also if rows are
+    left out, or values, if a draw contains those.
     """
+
+    def __init__(self, *, constrained: bool = False) -> None:
+        self.constrained = constrained
 
     @abstractmethod
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
-        """List the tensors that `log_density` is a function of; `ridge` is added to variances."""
+        """List the tensors that `log_density` is a function of; `ridge` is added to variances.
+
+        With constraints, their bounds are the last two.
+        """
 
     @abstractmethod
     def signature(self, likelihood: Likelihood) -> str:
         """Core shapes of `parts`, as NumPy writes them."""
 
-    @abstractmethod
     def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
-        """Log density of y, or its approximation or bound: a scalar."""
+        """Log density of y given any constraints, or its approximation or bound: a scalar."""
+        joint = self.joint_density(likelihood, y, *parts)
+        if not self.constrained:
+            return joint
+        return pt.switch(pt.isinf(joint), -np.inf, joint - self.log_constraint(*parts))
+
+    @abstractmethod
+    def joint_density(self, likelihood: Any, y: Tensor, *parts: Any) -> Tensor:
+        """Log density of y and probability, or density, of any constraints."""
+
+    def log_constraint(self, *parts: Tensor) -> Tensor:
+        """Log prior probability of the constraints, or density of constraints that are values."""
+        if not self.constrained:
+            return pt.zeros(())
+        C, low, high = self.constraint_covariance(*parts), *parts[-2:]
+        return joint_logp(C, pt.zeros(0), low, high)
+
+    def constraint_covariance(self, *parts: Tensor) -> Tensor:
+        """Prior covariance of constrained quantities, noise included, (k, k)."""
+        raise NotImplementedError(f"{type(self).__name__} has no constraints.")
+
+    def bounds(self, given: Conditioning) -> list[Tensor]:
+        """Bounds (k,), the same where a value is known or was drawn; none without constraints."""
+        if not self.constrained:
+            return []
+        known = cast(Constraints, given.constraints)
+        bounds: list[Tensor] = [pt.constant(bound) for bound in (known.low, known.high)]
+        if CONSTRAINED not in given.theta:
+            return bounds
+        own = np.flatnonzero(known.low < known.high)
+        return [bound[own].set(given.theta[CONSTRAINED]) for bound in bounds]
+
+    def around(
+        self, given: Conditioning, constraints: Constraints | None
+    ) -> Callable[[Operator], Values]:
+        """The posterior given the data and such constraints in the place of all."""
+        strategy = type(self)(constrained=constraints is not None)
+        given = replace(given, constraints=constraints)
+        return strategy.posterior(given, strategy.condition(given))
 
     @abstractmethod
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:

@@ -88,7 +88,7 @@ class CorrelatedLaplace(_OfCorrelatedClasses, Collapsed):
     def signature(self, likelihood: Likelihood) -> str:
         return "(s,n,n),(s,c,c),(n)"
 
-    def log_density(
+    def joint_density(
         self, likelihood: Categorical, y: Tensor, K: Tensor, shared: Tensor, exposure: Tensor
     ) -> Tensor:  # noqa: N803
         return correlated_laplace(likelihood, K, shared, y)[0]

@@ -40,7 +40,7 @@ class Laplace(OnRows, Collapsed):
     def signature(self, likelihood: Likelihood) -> str:
         return f"(n,n),{likelihood.core_shape}{shapes_of(likelihood)}"
 
-    def log_density(
+    def joint_density(
         self, likelihood: ScalarLikelihood, y: Tensor, K: Tensor, exposure: Tensor, *values: Tensor
     ) -> Tensor:  # noqa: N803
         return laplace_evidence(likelihood, K, y, values_by_name(likelihood, values), exposure)[0]
@@ -74,7 +74,7 @@ class SoftmaxLaplace(OnRows, Collapsed):
     def signature(self, likelihood: Likelihood) -> str:
         return f"(n,n),(n){shapes_of(likelihood)}"
 
-    def log_density(
+    def joint_density(
         self, likelihood: Categorical, y: Tensor, K: Tensor, exposure: Tensor, *values: Tensor
     ) -> Tensor:  # noqa: N803
         return softmax_laplace(likelihood, K, y)[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -13,21 +13,28 @@ from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.numerics.linear_algebra import cholesky, solve
 from bayes_gpx.numerics.special import log_normal
 from bayes_gpx.posteriors.base import Conditioning, Found
+from bayes_gpx.posteriors.evidence.constrained_coefficients import Rows, constrained_rows
 from bayes_gpx.posteriors.evidence.normal import low_rank_left_out, low_rank_logp
-from bayes_gpx.posteriors.evidence.row_bounds import best_normal, bound_around, expected_normal
+from bayes_gpx.posteriors.evidence.row_bounds import (
+    best_normal,
+    best_of_rows,
+    bound_around,
+    expected_normal,
+)
 from bayes_gpx.posteriors.evidence.sites import Sites, normal_sites
 from bayes_gpx.posteriors.evidence.sums import Sums, sums_logp
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
-from bayes_gpx.posteriors.strategies.collapsed import Collapsed, noise_of
+from bayes_gpx.posteriors.strategies.collapsed import noise_of
+from bayes_gpx.posteriors.strategies.laplace import where_found
 from bayes_gpx.posteriors.strategies.through_coefficients import (
-    ThroughCoefficients,
+    CollapsedCoefficients,
     block_of,
     refuse_parts,
 )
 from bayes_gpx.processes.basis_process import BasisProcess
 
 
-class LowRankNormal(ThroughCoefficients, Collapsed):
+class LowRankNormal(CollapsedCoefficients):
     """Normal noise; exact with basis functions, by Titsias' bound with inducing points."""
 
     def by_rows(self, given: Conditioning, ridge: TensorLike = 0.0) -> Tensor:
@@ -48,24 +55,34 @@ class LowRankNormal(ThroughCoefficients, Collapsed):
 
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
         seen = self.design(given)
-        return [seen.F, seen.D + ridge, self._penalty(seen)]
+        penalty = self._penalty(seen)
+        return [seen.F, seen.D + ridge, penalty, *self.constraint_parts(given, seen)]
 
     def _penalty(self, seen: LowRankDesign) -> Tensor:
         """By how much the bound is below the log density of y under the approximate prior."""
         return 0.5 * (seen.unseen / seen.D).sum()
 
     def signature(self, likelihood: Likelihood) -> str:
-        return "(n,m),(n),()"
+        return f"(n,m),(n),(){self.constraint_signature}"
 
-    def log_density(
-        self, likelihood: Likelihood, y: Tensor, F: Tensor, D: Tensor, penalty: Tensor
-    ) -> Tensor:  # noqa: N803
-        return low_rank_logp(y, F, D) - penalty
+    def joint_density(self, likelihood: Any, y: Tensor, *parts: Tensor) -> Tensor:
+        rows, log_factor = self._rows(likelihood, y, *parts)
+        return low_rank_logp(rows.y, rows.F, rows.rest) + log_factor - parts[2]
+
+    def _rows(
+        self, likelihood: Any, y: Tensor, F: Tensor, D: Tensor, _: Tensor, *constrained: Tensor
+    ) -> tuple[Rows, TensorLike]:  # noqa: N803
+        """All that is observed, and the log factor of the constraints' sites."""
+        rows = Rows(F, None, D, y, pt.ones_like(y), None)
+        return constrained_rows(likelihood, rows, [], *constrained) if constrained else (rows, 0.0)
 
     def condition(self, given: Conditioning) -> Found:
-        block, rows = block_of(given)
-        seen = self.design(block)
-        return Found(*best_normal(seen.F, seen.D, seen.y, rows))
+        if not self.constrained:
+            block, out_of_core = block_of(given)
+            seen = self.design(block)
+            return Found(*best_normal(seen.F, seen.D, seen.y, out_of_core))
+        rows, log_factor = self._rows(given.likelihood, given.y, *self.parts(given))
+        return where_found(cast(Tensor, log_factor), *best_of_rows(rows.F, rows.rest, rows.y))
 
     def posterior(
         self, given: Conditioning, found: Found, label: TensorLike | None = None
@@ -75,9 +92,11 @@ class LowRankNormal(ThroughCoefficients, Collapsed):
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
         """Under the approximate prior, with the variance that inducing values leave."""
         refuse_parts(given)
-        seen = self.design(given)
-        logp, *found = low_rank_left_out(given.y, seen.F, seen.D)
-        return logp - self._penalty(seen), around(given, seen, *found)
+        parts, n = self.parts(given), given.y.shape[0]
+        rows, log_factor = self._rows(given.likelihood, given.y, *parts)
+        joint, *found = low_rank_left_out(rows.y, rows.F, rows.rest)
+        evidence = joint + log_factor - self.log_constraint(*parts) - parts[2]
+        return evidence, around(given, self.design(given), *(v[:n] for v in found))
 
 
 class FixedBasis(LowRankNormal):
@@ -99,9 +118,8 @@ class FixedBasis(LowRankNormal):
     def signature(self, likelihood: Likelihood) -> str:
         return "(n,m),(m),()"
 
-    def log_density(
-        self, likelihood: Likelihood, y: Tensor, F: Tensor, scales: Tensor, variance: Tensor
-    ) -> Tensor:  # noqa: N803
+    def joint_density(self, likelihood: Any, y: Tensor, *parts: Tensor) -> Tensor:
+        F, _, variance = parts
         return low_rank_logp(y, F, variance * pt.ones_like(y))
 
     def log_density_by_sums(self, sums: Sums, scales: Tensor, variance: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ class ProcessesLaplace(_OfProcesses, Collapsed):
     def signature(self, likelihood: Likelihood) -> str:
         return "(s,n,n)"
 
-    def log_density(self, likelihood: HeteroscedasticNormal, y: Tensor, K: Tensor) -> Tensor:  # noqa: N803
+    def joint_density(self, likelihood: HeteroscedasticNormal, y: Tensor, K: Tensor) -> Tensor:  # noqa: N803
         return processes_laplace(likelihood, K, y)[0]
 
     def condition(self, given: Conditioning) -> Found:

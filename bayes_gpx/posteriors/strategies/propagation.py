@@ -1,74 +1,59 @@
-"""Classes and counts with constraints, on all rows, by expectation propagation."""
+"""Responses with constraints or kinks, on all rows, by expectation propagation."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood
+from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, Theta
 from bayes_gpx.numerics.special import log_normal
-from bayes_gpx.posteriors.base import Conditioning, Values
-from bayes_gpx.posteriors.constraints import Constraints
+from bayes_gpx.posteriors.base import Conditioning
 from bayes_gpx.posteriors.evidence.expectation_propagation import AllSites, all_sites
 from bayes_gpx.posteriors.evidence.normal import normal_logp
 from bayes_gpx.posteriors.evidence.sites import Sites
+from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.laplace import shapes_of, values_by_name, values_of
-from bayes_gpx.posteriors.strategies.with_constraints import ExactWithConstraints, joint_covariance
-from bayes_gpx.processes.operators import Operator
 
 
-class Propagation(ExactWithConstraints):
-    """Another log-concave likelihood of one latent value, with constraints.
+class Propagation(Exact):
+    """Another log-concave likelihood of one latent value, with constraints or with kinks.
 
     Every observation and every bound is a site of expectation propagation, like a Gaussian
     likelihood with a variance for each. Laplace's approximation would fail: if a sign is sharp, the
-    mode is at the bound.
+    mode is at the bound, and the information of a log density with kinks is in these.
     """
-
-    def around(
-        self, given: Conditioning, constraints: Constraints | None
-    ) -> Callable[[Operator], Values]:
-        given = replace(given, constraints=constraints)
-        return self.posterior(given, self.condition(given))
 
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
         return [given.exposure, *values_of(given), *super().parts(given, ridge)]
 
-    def _covariance(self, given: Conditioning, **added: TensorLike) -> Tensor:
-        return joint_covariance(given, 0.0, **added)
-
-    def _bounds(self, given: Conditioning) -> list[Tensor]:
-        return [pt.zeros(0)] * 2 if given.constraints is None else super()._bounds(given)
+    def noise_sd(self, given: Conditioning) -> TensorLike:
+        return 0.0
 
     def signature(self, likelihood: Likelihood) -> str:
         return f"{likelihood.core_shape}{shapes_of(likelihood)},{super().signature(likelihood)}"
 
-    def constraint_covariance(self, *parts: Tensor) -> Tensor:
-        return super().constraint_covariance(*parts[-3:])
-
-    def _joint_logp(
+    def joint_density(
         self, likelihood: ScalarLikelihood, y: Tensor, exposure: Tensor, *others: Tensor
     ) -> Tensor:
-        *values, C, low, high = others
-        theta = values_by_name(likelihood, values)
-        return _evidence(C, all_sites(likelihood, C, y, theta, exposure, low, high))
+        k = len(likelihood.hyperparameters)
+        theta, (C, *bounds) = values_by_name(likelihood, others[:k]), others[k:]
+        return _evidence(C, _all_sites(likelihood, C, y, theta, exposure, bounds))
 
-    def _seen(self, given: Conditioning) -> tuple[Tensor, Tensor, Tensor]:
+    def seen(self, given: Conditioning) -> tuple[Tensor, Tensor, Tensor]:
         C, found = self._sites(given)
         return found.mean, _noisy(C, found), found.log_factor
 
     def _sites(self, given: Conditioning) -> tuple[Tensor, AllSites]:
         """Prior covariance of all values, and their sites."""
-        C, known = self._covariance(given, jitter=given.jitter), (given.theta, given.exposure)
+        C, bounds = self.covariance(given, jitter=given.jitter), self.bounds(given)
         likelihood = cast(ScalarLikelihood, given.likelihood)
-        return C, all_sites(likelihood, C, given.y, *known, *self._bounds(given))
+        return C, _all_sites(likelihood, C, given.y, given.theta, given.exposure, bounds)
 
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
         C, found = self._sites(given)
-        evidence = _evidence(C, found) - self.log_constraint(C, *self._bounds(given))
+        evidence = _evidence(C, found) - self.log_constraint(C, *self.bounds(given))
         site, own = (v[: given.y.shape[0]] for v in (found.mean, found.variance))
         slope, left = (site - found.center) / (found.spread + own), own / (found.spread + own)
         mean = found.center + found.spread * slope
@@ -76,11 +61,17 @@ class Propagation(ExactWithConstraints):
         return evidence, Sites(mean, slope, 1.0 / own, found.spread * left, left, height)
 
 
-class PropagationAlone(Propagation):
-    """A likelihood of one latent value whose information is in kinks, without constraints."""
-
-    def log_constraint(self, *parts: Tensor) -> Tensor:
-        return pt.zeros(())
+def _all_sites(
+    likelihood: ScalarLikelihood,
+    C: Tensor,
+    y: Tensor,
+    theta: Theta,
+    exposure: Tensor,
+    bounds: Sequence[Tensor],
+) -> AllSites:  # noqa: N803
+    """Sites of rows and of any constraints."""
+    low, high = bounds or [pt.zeros(0)] * 2
+    return all_sites(likelihood, C, y, theta, exposure, low, high)
 
 
 def _noisy(C: Tensor, found: AllSites) -> Tensor:  # noqa: N803

@@ -1,9 +1,9 @@
-"""Conditioning through coefficients: base of strategies that use M of them."""
+"""Conditioning through coefficients: bases of strategies that use M of them."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -13,12 +13,14 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.posteriors.base import Conditioning, Found, Strategy
+from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.row_bounds import Rows
 from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.posteriors.evidence.step_graphs import of_class
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
 from bayes_gpx.posteriors.prior_functions import Fresh, IndexedFunction, by_class, prior_function
+from bayes_gpx.posteriors.strategies.collapsed import Collapsed
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.basis_process import BasisProcess
 from bayes_gpx.processes.class_process import SeparateProcesses
@@ -127,6 +129,37 @@ class ThroughCoefficients(Strategy):
             half = solve_root(own, self.design(given, label).inducing_root.T)
             each.append(pt.linalg.cholesky(pt.dot(half.T, half), lower=True, on_error="nan"))
         return [mean, pt.stack(each) if given.columns else each[0]]
+
+
+class CollapsedCoefficients(ThroughCoefficients, Collapsed):
+    """Conditioning on coefficients with a density of y: constraints see what rows share."""
+
+    def constraint_parts(self, given: Conditioning, seen: LowRankDesign) -> list[Tensor]:
+        """How constrained quantities depend on shared coefficients (k, M), and variances around it.
+
+        And their bounds; nothing without constraints.
+        """
+        if not self.constrained:
+            return []
+        constraints, constrained = cast(Constraints, given.constraints), given.constrained
+        G, V = seen.design(constrained), pt.constant(constraints.sd**2)
+        if seen.rest:  # what inducing values leave of a constrained quantity is like noise
+            left = given.process.variance(constrained) - pt.sqr(G).sum(axis=1)
+            V = V + pt.maximum(left, 0.0)
+        return [G, V, *self.bounds(given)]
+
+    def apart(self, parts: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """What `parts` have of rows, and what they have of constraints."""
+        return (parts[:-4], parts[-4:]) if self.constrained else (parts, ())
+
+    @property
+    def constraint_signature(self) -> str:
+        """Core shapes of `constraint_parts`, as the end of a signature."""
+        return ",(q,m),(q),(q),(q)" if self.constrained else ""
+
+    def constraint_covariance(self, *parts: Tensor) -> Tensor:
+        G, V = parts[-4:-2]
+        return pt.dot(G, G.T) + pt.diag(V)
 
 
 def process_of(given: Conditioning, label: TensorLike | None) -> Process:

@@ -11,7 +11,13 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.posteriors.base import Conditioning, Found
+from bayes_gpx.posteriors.evidence.constrained_coefficients import (
+    Rows as Observed,
+    around_sites,
+    constrained_rows,
+)
 from bayes_gpx.posteriors.evidence.row_bounds import (
+    AtRows,
     Coefficients,
     Rows,
     Variational as VariationalBound,
@@ -23,7 +29,6 @@ from bayes_gpx.posteriors.evidence.row_bounds import (
 from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.posteriors.evidence.step_graphs import Gaussians
 from bayes_gpx.posteriors.low_rank import LowRank
-from bayes_gpx.posteriors.strategies.collapsed import Collapsed
 from bayes_gpx.posteriors.strategies.laplace import (
     shapes_of,
     values_by_name,
@@ -31,13 +36,13 @@ from bayes_gpx.posteriors.strategies.laplace import (
     where_found,
 )
 from bayes_gpx.posteriors.strategies.through_coefficients import (
-    ThroughCoefficients,
+    CollapsedCoefficients,
     block_of,
     refuse_parts,
 )
 
 
-class Variational(ThroughCoefficients, Collapsed):
+class Variational(CollapsedCoefficients):
     """Another likelihood: the best Gaussian posterior of the coefficients, and its bound."""
 
     def by_rows(self, given: Conditioning, ridge: TensorLike = 0.0) -> Tensor:
@@ -58,34 +63,39 @@ class Variational(ThroughCoefficients, Collapsed):
 
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
         seen = self.design(given)
-        return [seen.F, seen.unseen + seen.D + ridge, given.exposure, *values_of(given)]
+        own = [seen.F, seen.unseen + seen.D + ridge, given.exposure, *values_of(given)]
+        return [*own, *self.constraint_parts(given, seen)]
 
     def signature(self, likelihood: Likelihood) -> str:
         design = "(n,c,m),(n,c)" if likelihood.processes else "(n,m),(n)"
-        return f"{design},{likelihood.core_shape}{shapes_of(likelihood)}"
+        known = f"{likelihood.core_shape}{shapes_of(likelihood)}{self.constraint_signature}"
+        return f"{design},{known}"
 
-    def log_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
+    def joint_density(self, likelihood: Likelihood, y: Tensor, *parts: Tensor) -> Tensor:
         return self._best(likelihood, y, *parts).bound
 
-    def _best(
-        self,
-        likelihood: Any,
-        y: Tensor,
-        F: Tensor,
-        rest: Tensor,
-        exposure: Tensor,
-        *values: Tensor,
-    ) -> VariationalBound:  # noqa: N803
+    def _best(self, likelihood: Any, y: Tensor, *parts: Tensor) -> VariationalBound:
+        """The joint bound of rows and constraints, and the best posterior."""
+        (F, rest, exposure, *values), constrained = self.apart(parts)
         theta = values_by_name(likelihood, values)
-        return variational(likelihood, F, rest, y, theta, exposure)
+        if not constrained:
+            return variational(likelihood, F, rest, y, theta, exposure)
+        known = Observed(F, None, rest, y, exposure, None)
+        rows, log_factor = constrained_rows(likelihood, known, values, *constrained)
+        own = rows.F, rows.rest, rows.y, theta, rows.exposure
+        found = variational(around_sites(likelihood), *own)
+        return found._replace(bound=found.bound + log_factor)
 
     def _of(self, given: Conditioning) -> VariationalBound:
-        """`_best` of the data."""
+        """The bound of the data given any constraints, the best posterior, and rows at it."""
         refuse_parts(given)
-        return self._best(given.likelihood, given.y, *self.parts(given))
+        parts, n = self.parts(given), given.y.shape[0]
+        joint, best, at = self._best(given.likelihood, given.y, *parts)
+        at = AtRows(*(v[:n] for v in at))
+        return VariationalBound(joint - self.log_constraint(*parts), best, at)
 
     def condition(self, given: Conditioning) -> Found:
-        bound, found, _, _ = self._by_rows(given)
+        bound, found, *_ = self._of(given) if self.constrained else self._by_rows(given)
         return where_found(bound, found.mean.T, found.root)
 
     def posterior(
