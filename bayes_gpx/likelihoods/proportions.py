@@ -41,7 +41,7 @@ class Beta(Derived):
         """Expected information about f."""
         f = pt.clip(f, -FARTHEST, FARTHEST)
         p, q, precision = pt.sigmoid(f), pt.sigmoid(-f), theta["precision"]
-        spread = pt.polygamma(1, precision * p) + pt.polygamma(1, precision * q)
+        spread = pt.tri_gamma(precision * p) + pt.tri_gamma(precision * q)
         return pt.sqr(precision * p * q) * spread
 
     def variance(

@@ -1,7 +1,7 @@
 """PyTensor modes for functions with few calls: fast compilation, to NumPy and LAPACK."""
 
 from collections.abc import Callable, Sequence
-from functools import reduce, wraps
+from functools import partial, reduce, wraps
 from math import prod
 from operator import mul
 from typing import Any, cast
@@ -15,13 +15,15 @@ from pytensor.graph.fg import FunctionGraph
 from pytensor.graph.op import Op
 from pytensor.graph.rewriting.basic import MergeOptimizer, dfs_rewriter, node_rewriter
 from pytensor.link.basic import PerformLinker
-from pytensor.scalar import Mul, TrueDiv
+from pytensor.scalar import Cast, Clip, Mul, Switch, TrueDiv
+from pytensor.scalar.math import PolyGamma, TriGamma
 from pytensor.tensor.basic import Alloc
 from pytensor.tensor.elemwise import Elemwise
 from pytensor.tensor.linalg.decomposition.cholesky import Cholesky
 from pytensor.tensor.linalg.solvers.triangular import SolveTriangular
 from pytensor.tensor.math import Sum
 from pytensor.tensor.rewriting.ofg import inline_ofg_node
+from scipy.special import polygamma
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics import lapack
@@ -142,6 +144,24 @@ write out shapes that arrays know by themselves.
 """
 
 
+def _clipped(x: Any, low: Any, high: Any) -> Any:
+    # A lower bound above the upper one is the result, as in PyTensor.
+    return np.where(x < low, low, np.where(x > high, high, x))
+
+
+OF_WHOLE_ARRAYS: dict[type, Callable] = {
+    Cast: np.array,  # the linker casts
+    Clip: _clipped,
+    PolyGamma: polygamma,
+    Switch: np.where,
+    TriGamma: partial(polygamma, 1),
+}
+"""Functions of arrays, for operations that PyTensor has no NumPy function for.
+
+It calls most of these with one number at a time.
+"""
+
+
 class DirectLinker(PerformLinker):
     """PyTensor's Python linker, which calls NumPy directly, and LAPACK without Python's lock."""
 
@@ -167,9 +187,12 @@ def _direct(thunk: Any, node: Apply) -> Callable:
     if isinstance(op, Cholesky | SolveTriangular):
         doubles = all(v.type.dtype == "float64" for v in node.inputs)
         return _unlocked(thunk, op) if doubles else thunk
-    ufunc: Any = op.nfunc if isinstance(op, Elemwise) else None
-    folded = ufunc in (np.add, np.multiply) and len(inputs) > 2
-    plain = isinstance(ufunc, np.ufunc) and (folded or ufunc.nin == len(inputs))
+    if not isinstance(op, Elemwise):
+        return thunk
+    whole, function = OF_WHOLE_ARRAYS.get(type(op.scalar_op)), cast(Any, op.nfunc)
+    folded = function in (np.add, np.multiply) and len(inputs) > 2
+    plain = isinstance(function, np.ufunc) and (folded or function.nin == len(inputs))
+    function, plain = whole or function, plain or whole is not None
     if not plain or op.inplace_pattern or hasattr(node.tag, "sig"):
         return thunk
     # Inputs of one element, which their types tell, have no shapes to compare.
@@ -178,16 +201,16 @@ def _direct(thunk: Any, node: Apply) -> Callable:
     (output,), dtype = thunk.outputs, np.dtype(node.outputs[0].type.dtype)
 
     def simple() -> None:
-        output[0] = np.asarray(ufunc(*[cell[0] for cell in inputs]), dtype)
+        output[0] = np.asarray(function(*[cell[0] for cell in inputs]), dtype)
 
     def general() -> None:
         values = [cell[0] for cell in inputs]
         if len({cell[0].shape for cell in large}) > 1:
             op._check_runtime_broadcast(node, values)
         if folded:  # small arrays first, so that few products are as large as the result
-            found = reduce(ufunc, sorted(values, key=np.size))
+            found = reduce(function, sorted(values, key=np.size))
         else:
-            found = ufunc(*values)
+            found = function(*values)
         output[0] = np.asarray(found, dtype)
 
     step = general if folded or len(large) > 1 else simple

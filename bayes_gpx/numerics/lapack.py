@@ -55,10 +55,12 @@ ARGUMENTS = {
     "dlacpy": 7,
     "dsyr": 7,
     "dlaset": 7,
+    "dgetrf": 6,
+    "dgetrs": 9,
 }
 """How many arguments each routine takes, all of them pointers."""
 
-potrf, potrs, potri, trtri, trmm, lauum, trtrs, lacpy, syr, laset = (
+potrf, potrs, potri, trtri, trmm, lauum, trtrs, lacpy, syr, laset, getrf, getrs = (
     _routine(*routine) for routine in ARGUMENTS.items()
 )
 

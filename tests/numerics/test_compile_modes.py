@@ -37,10 +37,12 @@ def test_sums_over_broadcast_factors_are_left_alone(rng):
 
 
 def test_elementwise_operations_are_those_of_pytensor() -> None:
-    """Also sums of several arrays, whole numbers, comparisons, and arrays with one element."""
+    """Also sums of several arrays, whole numbers, choices, and arrays with one element."""
     x, y, n = pt.dmatrix("x"), pt.dscalar("y"), pt.lmatrix("n")
     graphs = [x + y + x * n, x * y * n, x > n, -n, pt.exp(y), pt.switch(x > n, x, y)]
     graphs += [pt.exp(n.astype("int8"))]  # NumPy alone would take its exponential in half precision
+    graphs += [pt.polygamma(2, x), pt.tri_gamma(x), pt.clip(x, y, 1.0), pt.clip(x, 1.0, y)]
+    graphs += [pt.cast(x, "int64"), pt.cast(n, "float64"), pt.switch(pt.gt(x, 1.0), x, 0.0)]
     given = np.linspace(0.1, 2.0, 6).reshape((2, 3)), np.array(0.3), np.arange(6).reshape((2, 3))
     compiled = partial(pytensor.function, [x, y, n], graphs)
     plain = Mode(linker=PerformLinker(), optimizer=None)

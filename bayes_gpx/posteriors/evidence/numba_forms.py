@@ -42,6 +42,7 @@ from bayes_gpx.posteriors.evidence.intervals import IntervalSites, interval_site
 from bayes_gpx.posteriors.evidence.laplace import (
     LaplaceEvidence,
     at_mode,
+    bend,
     climb,
     factor,
     half,
@@ -50,6 +51,7 @@ from bayes_gpx.posteriors.evidence.laplace import (
     nothing,
     solve,
     symmetric,
+    unbend,
 )
 from bayes_gpx.posteriors.evidence.normal import (
     LowRankEvidence,
@@ -133,7 +135,7 @@ def _symmetric(upper: np.ndarray) -> Any:
     return fill
 
 
-for _function in (lapack.invert, nothing, factor, solve, half, inverse):
+for _function in (lapack.invert, nothing, factor, solve, bend, unbend, half, inverse):
     register_jitable(_function)
 # Inlined, since code with a function among its arguments has an address in it and can't be kept.
 for _inlined in (climb, at_mode):

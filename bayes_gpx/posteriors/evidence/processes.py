@@ -41,7 +41,7 @@ from bayes_gpx.posteriors.evidence.softmax import FindsModeOfClasses
 if TYPE_CHECKING:
     from bayes_gpx.likelihoods.heteroscedastic import HeteroscedasticNormal
 
-ROUGH, FINE, EXACT = 0.1, 1e-6, 1e-11
+ROUGH, FINE, EXACT = 0.3, 1e-6, 1e-11
 """Residuals of the first and the last steps towards the mode, and at the mode, as a share of the
 right-hand side. In between, a residual is as small as the last step was."""
 
@@ -49,7 +49,7 @@ CLOSE = 1e-7
 """The mode is found when a step is smaller than this share of f's size: steps converge about
 quadratically, so the distance that is left is about the square."""
 
-NEAR = 0.2
+NEAR = 0.5
 """Once a step is smaller than this share of f's size, the preconditioner stays."""
 
 ITERATIONS = 300
