@@ -279,8 +279,7 @@ def log_likelihood_given(
 
 def _own_variance(draw: OneDraw) -> list:
     """Variance of the observations around their smooth part."""
-    process, given = draw.given.process, draw.given
-    return [process.variance(given.observed) - process.variance(given.smooth)]
+    return [draw.given.deviations]
 
 
 @lru_cache(maxsize=8)

@@ -85,10 +85,13 @@ class Weighted(_OfRows):
         weights, rest = self._parts(exposure)
         return self.likelihood.sd(theta, rest) / pt.sqrt(weights)
 
-    def beyond_normal(self, theta: Theta, exposure: Any) -> Tensor:
-        """Log of p(y | f)^w over the normal density with noise `sd`, (n,)."""
+    def beyond_normal(self, theta: Theta, exposure: Any, deviations: TensorLike = 0.0) -> Tensor:
+        """Log of p(y | f)^w over the normal density with noise `sd`, (n,).
+
+        In a GPX of p(y | g)^w, with variances (n,) of the rows' deviations.
+        """
         weights, rest = self._parts(exposure)
-        variance = pt.sqr(self.likelihood.sd(theta, rest))
+        variance = pt.sqr(self.likelihood.sd(theta, rest)) + deviations
         return 0.5 * ((1.0 - weights) * pt.log(2.0 * np.pi * variance) - pt.log(weights))
 
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> Tensor:

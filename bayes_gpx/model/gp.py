@@ -185,7 +185,7 @@ class GPX(Model):
     kernel, ard, likelihood, link, approximation, priors, scale, name
         As in `GP`; `scale` standardizes Z too.
     exposure, trials, noise_sd, weights, censoring, resolution
-        As in `GP`; `weights` need ``priors={"sigma_w": 0}``.
+        As in `GP`; not every model has `weights`.
     correlation
         As in `GP`, for a table of outputs: the number of weight functions, for each column of Z,
         that the outputs share.

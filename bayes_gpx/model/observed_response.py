@@ -83,7 +83,8 @@ def collapsed(
     density = (_by_rows if large else _at_once)(strategy, given, ridge)
     if specification.normal and specification.weighted:
         likelihood = cast(Weighted, given.likelihood)
-        beyond = likelihood.beyond_normal(given.theta, given.exposure)
+        own = 0.0 if given.counts is None else given.deviations
+        beyond = likelihood.beyond_normal(given.theta, given.exposure, own)
         pm.Potential(rename("weights"), beyond.sum())
     if given.constraints is not None:
         pm.Potential(rename("constraints"), strategy.log_constraint(*density.parts))
@@ -375,6 +376,9 @@ def refuse_row_data(
     likelihood = f"likelihood={specification.likelihood!r}"
     no_deviations = "sigma_w" in priors and np.isscalar(priors["sigma_w"]) and not priors["sigma_w"]
     around = specification.approximation is not None or specification.grouped
+    # Of other models, p(y | g) with deviations integrated out has no closed form here.
+    exact = specification.normal and specification.censored is None and not around
+    exact = exact and not specification.hierarchical and specification.outputs is None
     for wrong, what, cure in (
         (
             bool(observation.class_shape),
@@ -388,9 +392,10 @@ def refuse_row_data(
             "'negative_binomial'",
         ),
         (
-            given == "weights" and specification.family == "GPX" and not no_deviations,
-            "a GPX whose rows deviate from its weight functions",
-            "Pass priors={'sigma_w': 0}",
+            given == "weights" and specification.family == "GPX" and not (no_deviations or exact),
+            "a GPX whose rows deviate from its weight functions, and that is not exact",
+            "Pass priors={'sigma_w': 0}, or leave out what makes it another one: a likelihood, an "
+            "approximation, groups, outputs, bounds of y, or a hierarchy",
         ),
         (
             specification.constraints is not None and around,

@@ -13,11 +13,13 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import ScalarLikelihood, VectorLikelihood
 from bayes_gpx.likelihoods.continuous import Normal
+from bayes_gpx.likelihoods.rows import Weighted
 from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.indexed_process import IndexedProcess, in_groups, of_no_group
 from bayes_gpx.processes.operators import Operator, evaluate, stack
+from bayes_gpx.processes.weight_process import WeightProcess
 
 WHITENED = "white"
 """Name of sampled whitened latent values or coefficients, next to the hyperparameters."""
@@ -61,6 +63,23 @@ class Conditioning:
     parts: Any = None
     # Hyperparameters (q,) of the noise of several outputs; `theta` has those of each row's output.
     noise: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Let rows with weights deviate by the mean of as many rows."""
+        if isinstance(self.likelihood, Weighted) and isinstance(self.process, WeightProcess):
+            counted = replace(self.process, counts=self.exposure[:, -1])
+            object.__setattr__(self, "process", counted)
+
+    @cached_property
+    def deviations(self) -> Tensor:
+        """Variance of rows' deviations from the smooth part, each as of weight 1, (n,)."""
+        own = self.process.variance(self.observed) - self.process.variance(self.smooth)
+        return own if self.counts is None else own * self.counts
+
+    @property
+    def counts(self) -> Tensor | None:
+        """Weights of rows that deviate, (n,)."""
+        return getattr(self.process, "counts", None)
 
     @property
     def noise_sd(self) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import pytensor.tensor as pt
 from pymc.gp import cov
@@ -43,6 +43,8 @@ class WeightProcess(KernelProcess):
         Multiplies the weight functions, feature by feature.
     n_features : int or scalar tensor, optional
         p. Conditioning on data fills it in.
+    counts : (n,), optional
+        As how many rows each training sample counts. Its `eps_w` is then the mean of theirs.
 
     References
     ----------
@@ -54,6 +56,7 @@ class WeightProcess(KernelProcess):
     sigma_w: TensorLike = 0.0
     amplitude: TensorLike | Sequence[TensorLike] = 1.0
     n_features: int | Tensor | None = None
+    counts: Tensor | None = None
 
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
@@ -105,7 +108,12 @@ class WeightProcess(KernelProcess):
             yield covariance.of_values(kernel, L, M), amplitude
         same = _same_sample(L, M)
         if same is not None:
-            yield same, pt.as_tensor(self.sigma_w)
+            yield same / self._counts(M), pt.as_tensor(self.sigma_w)
+
+    def _counts(self, L: Any) -> Tensor | float:
+        """As how many rows each sample counts, (m,), or 1 for all."""
+        known = self.counts is not None and not isinstance(L.sample, str)
+        return cast(Tensor, self.counts)[L.sample] if known else 1.0
 
     def _coefficients(self, L: Any) -> Tensor:
         """What multiplies the weights in L's components: Z (m, p), or ones (1, p)."""
@@ -127,7 +135,10 @@ class WeightProcess(KernelProcess):
     def _weight_variance(self, L: Any) -> Tensor:
         """Prior variance of the weights, (m, p), or (m, 1) if all have the same."""
         weight = pt.zeros_like(L.x[:, :1], "float64")
-        weight = weight if L.smooth else weight + pt.as_tensor(self.sigma_w) ** 2
+        if not L.smooth:
+            count = self._counts(L)
+            own = count if isinstance(count, float) else count[:, None]
+            weight = weight + pt.as_tensor(self.sigma_w) ** 2 / own
         for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
             weight = weight + kernel.diag(L.x)[:, None] * amplitude**2
         return weight

@@ -80,16 +80,45 @@ def test_a_row_with_weight_2_is_a_row_twice(likelihood, approximation):
         assert_allclose(one, other, atol=1e-10)
 
 
-def test_a_weighted_row_of_a_gpx_is_a_row_twice():
-    y, known = RESPONSES["normal"], {"priors": {"sigma_w": 0.0}}
+@pytest.mark.parametrize("sigma_w", [0.0, 0.5])
+def test_a_weighted_row_of_a_gpx_is_a_row_twice(sigma_w):
+    """Also where each of the two rows deviates by itself from the weight functions."""
+    y, known = RESPONSES["normal"], {} if sigma_w else {"priors": {"sigma_w": 0.0}}
     models = bx.GPX(X, y, weights=WEIGHTS, **known), bx.GPX(X[REPEATED], y[REPEATED], **known)
-    x = 0.2 * np.random.default_rng(0).normal(size=4)
+    x = 0.2 * np.random.default_rng(0).normal(size=5 if sigma_w else 4)
     for one, other in zip(*(density_at(m, x) for m in models), strict=True):
         assert_allclose(one, other, rtol=1e-9, atol=1e-9)
-    theta = THETA | {"sigma": 0.4, "sigma_w": 0.0}
-    found = [bx.weights(m, theta, X[:3], **SUMMARY) for m in models]
-    for name in ("weight_mean", "weight_sd"):
-        assert_allclose(found[0][name], found[1][name], atol=1e-10)
+    theta = THETA | {"sigma": 0.4, "sigma_w": sigma_w}
+    for smooth in (True, False):
+        found = [bx.weights(m, theta, X[:3], smooth=smooth, **SUMMARY) for m in models]
+        for name in ("weight_mean", "weight_sd"):
+            assert_allclose(found[0][name], found[1][name], atol=1e-10)
+
+
+def test_a_weighted_row_of_a_gpx_is_the_mean_of_as_many():
+    """F of a training row, its leave-one-out prediction, and densities given functions."""
+    y, sigma, sigma_w = RESPONSES["normal"], 0.4, 0.5
+    model = bx.GPX(X, y, Z=X, weights=WEIGHTS, scale=False, intercept=False)
+    theta = THETA | {"sigma": sigma, "sigma_w": sigma_w}
+    K = 1.1**2 * np.exp(-0.5 * (((X[:, None] - X) / THETA["lengthscale"]) ** 2).sum(-1)) * (X @ X.T)
+    # Repeated rows, each with a deviation, and the means of those that are one row.
+    rows, means = K[np.ix_(REPEATED, REPEATED)], (np.arange(N)[:, None] == REPEATED) * 1.0
+    means /= means.sum(axis=1, keepdims=True)
+    deviations = sigma_w**2 * (X**2).sum(axis=1)
+    of_f = rows + np.diag(deviations[REPEATED])
+    gain = np.linalg.solve(of_f + sigma**2 * np.eye(len(REPEATED)), of_f @ means.T).T
+    variances = np.diag(means @ of_f @ means.T - gain @ of_f @ means.T)
+    found = bx.predictions(model, theta, on="latent", **SUMMARY)
+    assert_allclose(found["f_mean"].values.ravel(), gain @ y[REPEATED], atol=1e-9)
+    assert_allclose(found["f_sd"].values.ravel(), variances**0.5, atol=1e-9)
+    left = bx.loo_predictions(model, theta, progressbar=False)
+    for row in (2, 3):
+        others, noise = np.delete(np.arange(N), row), deviations + sigma**2
+        noisy = K[np.ix_(others, others)] + np.diag((noise / WEIGHTS)[others])
+        gain = np.linalg.solve(noisy, K[others, row])
+        variance = K[row, row] - gain @ K[others, row] + noise[row]
+        elpd = WEIGHTS[row] * stats.norm.logpdf(y[row], gain @ y[others], variance**0.5)
+        assert_allclose(left["elpd"][row], elpd, rtol=1e-8)
 
 
 def test_weighted_scores_are_sums_of_those_of_single_rows():
@@ -286,9 +315,12 @@ def test_what_rows_cannot_have_is_refused(given, message):
         bx.GP(X, y, **given)
 
 
-def test_a_gpx_with_weights_has_no_deviations():
+@pytest.mark.parametrize(
+    "options", [{"likelihood": "poisson"}, {"approximation": bx.HSGP(4)}, {"groups": REPEATED[:N]}]
+)
+def test_a_gpx_with_weights_that_is_not_exact_has_no_deviations(options):
     with pytest.raises(ValueError, match="sigma_w"):
-        bx.GPX(X, RESPONSES["normal"], weights=WEIGHTS)
+        bx.GPX(X, RESPONSES["poisson"], weights=WEIGHTS, **options)
 
 
 @pytest.mark.parametrize("estimated", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -147,12 +147,6 @@ class ByGroup(CollapsedCoefficients):
         bound = pt.switch(lost, -np.inf, at.logp.sum() - pt.switch(lost, 0.0, best.divergence))
         return bound, best, at
 
-    def _of(self, given: Conditioning) -> tuple[Tensor, Best, AtRows]:
-        """The bound of the data given any constraints, the best posterior, and rows at it."""
-        parts, n = self.parts(given), given.y.shape[0]
-        joint, best, at = self._best(given.likelihood, given.y, *parts)
-        return joint - self.log_constraint(*parts), best, AtRows(*(v[:n] for v in at))
-
     def condition(self, given: Conditioning) -> Found:
         bound, best, _ = self._of(given)
         u = best.u.reshape((*tuple(best.u.shape)[:-2], -1))

@@ -67,8 +67,13 @@ class Exact(OnRows, Collapsed):
         constraints = self.log_constraint(prior, *self.bounds(given))
         joint, *found = left_out(y, C)
         of_rows = (v[: given.y.shape[0]] for v in found)
-        evidence = joint + log_factor - constraints
-        return evidence, normal_sites(given.y, noise_of(given), *of_rows)
+        evidence, D = joint + log_factor - constraints, noise_of(given)
+        if given.counts is None:
+            return evidence, normal_sites(given.y, D, *of_rows)
+        # Of rows with weights that deviate, y is observed of the smooth part.
+        own = given.deviations
+        noise = D + own / given.counts
+        return evidence, normal_sites(given.y, noise, *of_rows, rest=own)
 
     def between(self, given: Conditioning, sites: Sites) -> list[Between]:
         return [Between.of(self.seen(given)[1], given.y.shape[0])]

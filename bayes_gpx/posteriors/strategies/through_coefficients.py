@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import pytensor.tensor as pt
 
@@ -15,7 +15,7 @@ from bayes_gpx.numerics.linear_algebra import solve_root
 from bayes_gpx.posteriors.base import Conditioning, Found, Strategy
 from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.evidence.groups import Between
-from bayes_gpx.posteriors.evidence.row_bounds import Rows
+from bayes_gpx.posteriors.evidence.row_bounds import AtRows, Rows
 from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.posteriors.evidence.step_graphs import of_class
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
@@ -147,6 +147,15 @@ class CollapsedCoefficients(ThroughCoefficients, Collapsed):
             left = given.process.variance(constrained) - pt.sqr(G).sum(axis=1)
             V = V + pt.maximum(left, 0.0)
         return [G, V, *self.bounds(given)]
+
+    _best: Any
+    """Log joint density of y and constraints or its bound, the best posterior, and `AtRows`."""
+
+    def _of(self, given: Conditioning) -> Any:
+        """The density of the data given any constraints, the best posterior, and `AtRows`."""
+        parts, n = self.parts(given), given.y.shape[0]
+        joint, best, at = self._best(given.likelihood, given.y, *parts)
+        return joint - self.log_constraint(*parts), best, AtRows(*(v[:n] for v in at))
 
     def apart(self, parts: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         """What `parts` have of rows, and what they have of constraints."""

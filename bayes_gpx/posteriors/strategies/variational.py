@@ -17,7 +17,6 @@ from bayes_gpx.posteriors.evidence.constrained_coefficients import (
     constrained_rows,
 )
 from bayes_gpx.posteriors.evidence.row_bounds import (
-    AtRows,
     Coefficients,
     Rows,
     Variational as VariationalBound,
@@ -87,12 +86,8 @@ class Variational(CollapsedCoefficients):
         return found._replace(bound=found.bound + log_factor)
 
     def _of(self, given: Conditioning) -> VariationalBound:
-        """The bound of the data given any constraints, the best posterior, and rows at it."""
         refuse_parts(given)
-        parts, n = self.parts(given), given.y.shape[0]
-        joint, best, at = self._best(given.likelihood, given.y, *parts)
-        at = AtRows(*(v[:n] for v in at))
-        return VariationalBound(joint - self.log_constraint(*parts), best, at)
+        return VariationalBound(*super()._of(given))
 
     def condition(self, given: Conditioning) -> Found:
         bound, found, *_ = self._of(given) if self.constrained else self._by_rows(given)
