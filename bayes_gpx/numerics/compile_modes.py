@@ -112,6 +112,15 @@ def _found_beside(fgraph: FunctionGraph, node: Apply) -> list[Variable] | None:
     return None
 
 
+@node_rewriter(None)
+def _found_alone(fgraph: FunctionGraph, node: Apply) -> dict[Variable, Variable] | None:
+    """Replace an operation of which only the first number is used by one that computes no more."""
+    alone = getattr(node.op, "alone", None)
+    if alone is None or any(fgraph.clients[v] for v in node.outputs[1:]):
+        return None
+    return {node.outputs[0]: alone(node.op.likelihood).make_node(*node.inputs).outputs[0]}
+
+
 HARMFUL_REWRITES = "local_add_canonizer", "local_reduce_join", "local_log_sum_exp"
 """Rewrites that would break a graph.
 
@@ -243,7 +252,7 @@ def _light(linker: PerformLinker) -> Mode:
         *HARMFUL_REWRITES, *USELESS_REWRITES
     )
     last = dfs_rewriter(_inlined, _spread, _contracted)
-    beside = dfs_rewriter(_found_beside)  # whose inputs the merge has made the same
+    beside = dfs_rewriter(_found_beside, _found_alone)  # whose inputs the merge has made the same
     return mode.register((last, 90), (MergeOptimizer(), 91), (beside, 92))
 
 

@@ -15,16 +15,21 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 import bayes_gpx as bx
 import oracle
 from bayes_gpx.likelihoods import named
+from bayes_gpx.likelihoods.classification import Categorical
 from bayes_gpx.likelihoods.continuous import Normal
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.threads import begin_turn
+from bayes_gpx.posteriors.evidence.correlated import correlated_laplace
 from bayes_gpx.posteriors.evidence.laplace import (
+    FindsMode,
     LaplaceEvidence,
     climb,
     laplace_evidence,
     local_graph,
 )
 from bayes_gpx.posteriors.evidence.numba_forms import NATIVE_MODE
+from bayes_gpx.posteriors.evidence.processes import processes_laplace
+from bayes_gpx.posteriors.evidence.softmax import softmax_laplace
 
 RNG = np.random.default_rng(4)
 N = 30
@@ -116,6 +121,35 @@ def test_the_mode_is_where_an_optimiser_finds_it(name):
     assert_allclose(K @ alpha, mode, atol=2e-5)
     expected = -found.fun - 0.5 * np.linalg.slogdet(np.eye(N) + K * W)[1]
     assert_allclose(logp, expected, rtol=1e-7)
+
+
+CODES = np.repeat(np.arange(3), N // 3) * 1.0
+EVIDENCES = {
+    "labels": lambda K: laplace_evidence(*CASES["logit"][:1], K, CASES["logit"][1], {}, EXPOSURE),
+    "classes": lambda K: softmax_laplace(Categorical(classes=3), K, CODES),
+    "correlated classes": lambda K: correlated_laplace(
+        Categorical(classes=3), K[None], pt.constant(np.eye(3)[None] + 0.5), CODES
+    ),
+    "mean and sd": lambda K: processes_laplace(
+        named("heteroscedastic_normal"), pt.stack([K, 0.5 * K]), CASES["student_t"][1]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EVIDENCES)
+def test_an_evidence_without_its_gradient_costs_no_more_than_it_needs(name):
+    K = pt.dmatrix("K")
+    logp = EVIDENCES[name](K)[0]
+    alone = pytensor.function([K], logp, mode=MODE)
+    both = pytensor.function([K], [logp, pt.grad(logp, K)], mode=MODE)
+    used, full = (
+        [node.op for node in f.maker.fgraph.toposort() if isinstance(node.op, FindsMode)]
+        for f in (alone, both)
+    )
+    assert [type(op) for op in used] == [op.alone for op in full] and len(used) == 1
+    value = 2.0 * np.exp(-0.5 * SQUARES) + 1e-8 * np.eye(N)
+    assert_allclose(alone(value), both(value)[0], rtol=1e-12)
+    assert alone(np.full((N, N), np.nan)) == -np.inf
 
 
 @pytest.mark.parametrize("name", ["student_t", "zero_inflated_poisson", "beta"])

@@ -88,6 +88,7 @@ class CorrelatedEvidence(_OfCorrelated):
     """
 
     outputs = (pt.dscalar, pt.dtensor3, pt.dtensor3, pt.dmatrix, pt.dtensor3)
+    alone = CorrelatedMode
 
     def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:  # noqa: D102
         shared, y = rest

@@ -263,6 +263,7 @@ class ProcessesEvidence(_OfProcesses):
     """
 
     outputs = (pt.dscalar, pt.dtensor3, *[pt.dmatrix] * 5)
+    alone = ProcessesMode
 
     def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:  # noqa: D102
         logp, slope, observed, W, _ = self._search.local(f, *rest)

@@ -236,6 +236,7 @@ class SoftmaxEvidence(FindsModeOfClasses):
     """
 
     outputs = (pt.dscalar, pt.dmatrix, pt.dmatrix, pt.dtensor3)
+    alone = SoftmaxMode
 
     def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:  # noqa: D102
         logp, _, p = self._search.local(f, *rest)
