@@ -86,6 +86,12 @@ def test_held_out_densities_are_mixtures_over_draws(models, frame):
     np.testing.assert_allclose(frame.loc["expquad", "held_out_se"], error, rtol=1e-8)
 
 
+def test_one_row_held_out_has_no_standard_error(models):
+    few = {name: models[name] for name in ("expquad", "linear")}
+    found = bx.compare(few, X_new=X_NEW[:1], y_new=Y_NEW[:1])
+    assert np.isfinite(found["held_out"]).all() and found["held_out_se"].isna().all()
+
+
 def test_notes_say_what_differences_are(frame):
     assert frame.iloc[0]["note"] == "predicts best"
     assert abs(frame["elpd_diff"].iloc[1]) < 4

@@ -4,9 +4,14 @@ from functools import partial
 
 import mpmath as mp
 import numpy as np
+import pytensor
+import pytensor.tensor as pt
 import pytest
 from numpy.testing import assert_allclose
+from scipy import stats
 
+from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.numerics.gaussian_expectations import log_student_normal
 from responses import ELEMENTWISE, EXPOSURE, KINDS, TAKES_EXPOSURE, THETA, function, log_density
 
 MOMENTS = [(0.3, 0.0), (-1.2, 0.4), (-30.0, 2.0), (30.0, 2.1), (-4.0, 5.0)]
@@ -132,6 +137,16 @@ def mixed_integral(log_p, y, mean, sd, sigma=THETA["sigma"]):
     points = sorted({float(p) for p in points if low <= p <= high})
     integrand = lambda f: mp.exp(log_p(f)) * mp.npdf(f, mean, sd)  # noqa: E731
     return mp.quad(integrand, points, method="gauss-legendre", maxdegree=4)
+
+
+@pytest.mark.parametrize("nu", [0.5, 4.0, 300.0])
+def test_outliers_of_a_known_mean_have_students_density(nu):
+    """However far from the mean, and however close to normal the noise."""
+    distance = np.array([0.0, 3.0, 30.0, 1000.0])
+    inputs = [*pt.dvectors("distance", "variance"), *pt.dscalars("sigma", "nu")]
+    density = pytensor.function(inputs, log_student_normal(*inputs), mode=MODE)
+    expected = stats.t.logpdf(distance / 0.7, nu) - np.log(0.7)
+    assert_allclose(density(distance, np.full(4, 1e-14), 0.7, nu), expected, rtol=1e-7)
 
 
 @pytest.mark.parametrize(("name", "link"), KINDS[2:])

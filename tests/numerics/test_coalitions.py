@@ -20,6 +20,7 @@ def test_random_orders_give_shapley_values_with_their_error():
     missed, errors = [], []
     for seed in range(1000):
         some = coalitions(PLAYERS, Orders(20, seed))
+        assert some.before.shape == some.after.shape == (20, 5)
         values = worth(some.masks)
         shares = some.shares @ values
         assert shares[3] == 0.0

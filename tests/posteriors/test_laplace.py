@@ -152,6 +152,17 @@ def test_an_evidence_without_its_gradient_costs_no_more_than_it_needs(name):
     assert alone(np.full((N, N), np.nan)) == -np.inf
 
 
+@pytest.mark.parametrize("name", EVIDENCES)
+def test_outputs_have_the_shapes_that_are_inferred(name):
+    K = pt.dmatrix("K")
+    node = EVIDENCES[name](K)[0].owner
+    numbers = pytensor.function([K], node.outputs, mode=MODE)(np.eye(N))
+    shapes = [[*v.shape] for v in node.inputs]
+    inferred = [pt.as_tensor([0, *shape])[1:] for shape in node.op.infer_shape(node, shapes)]
+    found = pytensor.function([K], inferred, mode=MODE, on_unused_input="ignore")(np.eye(N))
+    assert [v.shape for v in numbers] == [tuple(shape) for shape in found]
+
+
 @pytest.mark.parametrize("name", ["student_t", "zero_inflated_poisson", "beta"])
 def test_a_density_that_is_not_concave_takes_few_steps_to_its_mode(name):
     """By steps of the expected information alone, two of the three take 32 evaluations."""
