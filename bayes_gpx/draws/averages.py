@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -40,19 +41,15 @@ class Weights(NamedTuple):
 
 @dataclass(frozen=True)
 class Averaged:
-    """sum_i w_gi q(x_i), an operator of g `groups`, from the operator of q at rows x_i.
-
-    If the rows are `paired`, those of two blocks, it has the sums over each block, (2 g).
-    """
+    """sum_i w_gi q(x_i), an operator of g `groups`, from the operator of q at rows x_i."""
 
     operator: Callable
     groups: int
-    paired: bool
 
     def __call__(self, asked: Any) -> WeightedSums:
         """The operator at points with their weights (m, g)."""
         parts = (self.operator(asked),)
-        return WeightedSums(parts, asked["weights"], self.groups, 1 + self.paired)
+        return WeightedSums(parts, asked["weights"], self.groups)
 
 
 def refuse_averages(where: Points) -> None:
@@ -61,7 +58,7 @@ def refuse_averages(where: Points) -> None:
         raise ValueError("by averages f, not the response. Pass on='latent', or leave by out.")
 
 
-def averaged(question: Question, weights: Weights, *, paired: bool) -> Question:
+def averaged(question: Question, weights: Weights) -> Question:
     """The weighted sums of a question, without new responses and without deviations beside."""
     sums = weights.values.sum(axis=1)
     offset = np.asarray(question.offset) * sums[0]
@@ -70,7 +67,7 @@ def averaged(question: Question, weights: Weights, *, paired: bool) -> Question:
             f"by has columns of weights that sum to {sums.min():g} up to {sums.max():g}. Scale the "
             "columns so that all sums are equal, such as 1 for averages and 0 for contrasts."
         )
-    of = partial(Averaged, groups=len(weights.labels), paired=paired)
+    of = partial(Averaged, groups=len(weights.labels))
     total = question.total and (question.total[0], of(question.total[1]))
     operator = question.operator if question.sums else of(question.operator)
     return replace(
@@ -92,30 +89,19 @@ def of_groups(where: Points) -> Points:
     return replace(where, index=labels, X_values=values @ where.X_values, Z_values=Z_values)
 
 
-def in_pairs(where: Points, width: int) -> tuple[Points, list[np.ndarray], list[bool]]:
-    """Rows in pairs of blocks of `BLOCK` numbers, a block with itself and with each later one.
+def in_blocks(where: Points, width: int) -> tuple[Points, list[np.ndarray], list[np.ndarray]]:
+    """Rows in blocks of `BLOCK` numbers, and the rows of each pair of different blocks.
 
-    Returns the points with one more row, of no weight, which fills the last block; the rows of each
-    pair; and whether it is a block with itself.
+    The points get one more row, of no weight, which fills the last block.
     """
     m, size = len(where.X), max(1, BLOCK // width)
     filled = where.take(np.append(np.arange(m), 0))
     weights = np.append(where.inputs["weights"], np.zeros((1, len(where.by.labels))), axis=0)
     rows = np.full(-(-m // size) * size, m)
     rows[:m] = np.arange(m)
-    blocks = rows.reshape((-1, size))
-    pairs = [(i, j) for i in range(len(blocks)) for j in range(i, len(blocks))]
-    both = [np.append(blocks[i], blocks[j]) for i, j in pairs]
-    return filled.having(weights=weights), both, [i == j for i, j in pairs]
-
-
-def of_pair(values: np.ndarray, alone: bool) -> np.ndarray:
-    """What a pair of blocks adds to a sum's mean, (2 k,) to (k,), or its covariance, (2 k, 2 k)."""
-    k = len(values) // 2
-    if values.ndim == 1:
-        return values[:k] if alone else np.zeros(k)
-    between = values[:k, k:]
-    return between if alone else between + between.T
+    blocks = list(rows.reshape((-1, size)))
+    pairs = [np.append(*both) for both in combinations(blocks, 2)]
+    return filled.having(weights=weights), blocks, pairs
 
 
 def by_rows(model: ModelLike, where: Points, by: By) -> Points:

@@ -7,14 +7,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from itertools import batched
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Draws, Tensor
-from bayes_gpx.draws.averages import BLOCK, averaged, in_pairs, of_groups, of_pair, refuse_averages
+from bayes_gpx.draws.averages import BLOCK, averaged, in_blocks, of_groups, refuse_averages
 from bayes_gpx.draws.each_draw import each_draw, rows_within
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
     from bayes_gpx.draws.new_responses import NewResponses
     from bayes_gpx.draws.points import Points
     from bayes_gpx.draws.questions import Question
-    from bayes_gpx.posteriors.base import Build, OneDraw
+    from bayes_gpx.posteriors.base import Asked, OneDraw
+    from bayes_gpx.posteriors.gaussian import Gaussian
 
 LARGEST_JOINT = 5000
 """Most quantities that are drawn jointly."""
@@ -46,8 +48,7 @@ class _PosteriorMoments:
     """Posterior moments of an operator: the build function of an explanation.
 
     `second` is the operator of a total. With `beside` it is the operator without deviations; its
-    prior variances come last, and its covariance is computed with the covariance of the quantity;
-    so it is of `paired` blocks of rows.
+    prior variances come last, and its covariance is computed with the covariance of the quantity.
     """
 
     operator: Callable
@@ -55,7 +56,6 @@ class _PosteriorMoments:
     second: Callable | None
     across: bool = False
     beside: bool = False
-    paired: bool = False
 
     def __call__(self, draw: OneDraw) -> list[Tensor]:
         """Return mean (m c,) and the moment; of a second, mean and variance (m,). Or `across`."""
@@ -69,11 +69,26 @@ class _PosteriorMoments:
         if self.second is not None:
             without = self.second(draw.asked)
             second, prior = q(without), draw.given.process
-            joint = (self.beside or self.paired) and self.moment == "cov"
+            joint = self.beside and self.moment == "cov"
             outputs += [second.mean, second.cov if joint else second.variance]
             if self.beside:
                 outputs.append(prior.variance(operator) - prior.variance(without))
         return outputs
+
+
+@dataclass(frozen=True)
+class _Between:
+    """Covariances of two blocks of rows, of an operator and of any `second`: a build function."""
+
+    operator: Callable
+    second: Callable | None
+
+    def __call__(self, draw: OneDraw) -> list[Tensor]:
+        q, found = draw.posterior(draw.changing.get("label")), []
+        for of in filter(None, (self.operator, self.second)):
+            ours, theirs = (q(of(half)) for half in cast("Asked", draw.asked).halves)
+            found.append(cast("Gaussian", ours).between(cast("Gaussian", theirs)))
+        return found
 
 
 def evaluate(
@@ -173,11 +188,11 @@ def evaluate(
     sampled, named, paired, row = keep == "draws", where, False, question.width
     if where.by is not None:
         _refuse_averages(model, question, where, path, response)
-        if question.is_gradient and 2 * len(where.by.labels) <= MOST_SUMS:
+        if question.is_gradient and len(where.by.labels) <= MOST_SUMS:
             row = math.ceil(math.sqrt(row))  # covariances of pairs of features are never formed
         paired = len(where.X) * row > 2 * BLOCK
         paired = paired and not (question.sums or model.specification.expanded)
-        question = averaged(question, where.by, paired=paired)
+        question = averaged(question, where.by)
         named, joint = of_groups(where), True
     m, each = len(named.index), draws if hyper.alone else 1
     if joint and m * question.width > LARGEST_JOINT:
@@ -203,7 +218,7 @@ def evaluate(
     moment = "cov" if joint else "variance" if by_variance else "block"
     second = (question.total or question.beside or (None, None))[1]
     build = _PosteriorMoments(
-        question.operator, moment, second, question.jointly, question.beside is not None, paired
+        question.operator, moment, second, question.jointly, question.beside is not None
     )
     cases: Sequence[Case] = [(k, {"label": np.asarray(k)}) for k in range(len(result.classes))]
     told: dict[str, Any] = {"cases": cases or ONCE, "progressbar": progressbar}
@@ -264,32 +279,37 @@ def evaluate(
 def _each_sum(
     model: ModelLike,
     hyper: HyperparameterDraws,
-    build: Build,
+    build: _PosteriorMoments,
     where: Points,
     *,
     width: int,
     cases: Sequence[Case],
     **options: Any,
 ) -> Iterator[tuple]:
-    """As `each_draw`, of sums over more rows than a block: sums over pairs of blocks.
+    """As `each_draw`, of sums over more rows than a block: sums over blocks and pairs of them.
 
     A covariance of sums is the sum of the covariances of all pairs of blocks, so the covariance of
     all rows is never formed.
     """
-    filled, blocks, alone = in_pairs(where, width)
-    sums: dict[int, list[np.ndarray]] = {}
-    found = each_draw(model, hyper, build, filled, blocks=blocks, cases=cases, **options)
-    for k, (number, theta, _, label, arrays, jitter) in enumerate(found):
-        pair = k // len(cases) % len(blocks)
-        parts = [of_pair(array, alone[pair]) for array in arrays]
-        if pair == 0:
-            sums[label] = parts
-        else:
-            sums[label] = [total + part for total, part in zip(sums[label], parts, strict=True)]
-        if pair == len(blocks) - 1:
-            mean, cov, *total = sums[label]
-            of_total = [total[0], np.diagonal(total[1])] if total else []
-            yield number, theta, slice(0, len(where.X)), label, [mean, cov, *of_total], jitter
+    filled, blocks, pairs = in_blocks(where, width)
+    told = options | {"progressbar": False}
+    alone = each_draw(model, hyper, build, filled, blocks=blocks, cases=cases, **options)
+    between = _Between(build.operator, build.second)
+    others = each_draw(model, hyper, between, filled, blocks=pairs, cases=cases, **told)
+    sizes = (len(cases) * len(part) for part in (blocks, pairs))
+    for own, beyond in zip(*map(batched, (alone, others), sizes), strict=True):
+        for k, (number, theta, _, label, _, jitter) in enumerate(own[: len(cases)]):
+            mean, cov, *total = _summed(own[k :: len(cases)])
+            more, *of_total = _summed(beyond[k :: len(cases)])
+            if total:
+                total[1] += 2.0 * np.diagonal(of_total[0])
+            found = [mean, cov + more + more.T, *total]
+            yield number, theta, slice(0, len(where.X)), label, found, jitter
+
+
+def _summed(items: Sequence[tuple]) -> list[np.ndarray]:
+    """Sums over blocks of each of their arrays."""
+    return [np.sum(parts, axis=0) for parts in zip(*(item[4] for item in items), strict=True)]
 
 
 def _refuse_averages(

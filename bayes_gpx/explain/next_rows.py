@@ -194,7 +194,7 @@ def next_rows(
         ci_prob=ci_prob,
     )
     if rows_asked.by is not None:
-        asked = averaged(asked, rows_asked.by, paired=False)
+        asked = averaged(asked, rows_asked.by)
     rows = Candidates(model, hyper, where, progressbar)
     rows.about(asked, rows_asked, asked.picked(features, covariance=False))
     return _informing(found, asked.name, rows, scale, size, costs).assign_attrs(question=question)

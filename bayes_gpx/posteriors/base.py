@@ -37,6 +37,9 @@ CONSTRAINED = "constrained"
 CONSTRAINED_WHITENED = "constrained_white"
 """Name of whitened constrained quantities, sampled with latent values."""
 
+BY_ROW = "X", "Z", "group", "positions", "weights"
+"""Names of inputs with an entry for each row."""
+
 BESIDE = "beside_"
 """Begins the names of inputs of a second question, at rows of its own."""
 
@@ -188,8 +191,8 @@ class Asked:
     """Inputs of a question at rows, as symbols by name; one that was not given is None.
 
     One entry for each row: X (m, d), Z (m, p), the codes `group` (m,) of groups, `positions` (m,)
-    of training rows. Common to all rows: the baseline (d,) or (B, d) of attributions, and the
-    `weights` (g, m) of averages. With `intercept`, where Z is X, Z has a last column of ones.
+    of training rows, the `weights` (m, g) of averages. Common to all rows: the baseline (d,) or
+    (B, d) of attributions. With `intercept`, where Z is X, Z has a last column of ones.
     """
 
     inputs: Mapping[str, Any]
@@ -203,6 +206,14 @@ class Asked:
         """The rows of a second question, whose inputs have `BESIDE` before their names."""
         own = {n: v for n, v in self.inputs.items() if n.startswith(BESIDE)}
         return replace(self, inputs={n.removeprefix(BESIDE): v for n, v in own.items()})
+
+    @property
+    def halves(self) -> tuple[Asked, Asked]:
+        """The first half of the rows, and the second."""
+        m = self["X"].shape[0] // 2
+        each = [name for name in BY_ROW if self[name] is not None]
+        first, second = ({n: self[n][rows] for n in each} for rows in (slice(m), slice(m, None)))
+        return self.at(**first), self.at(**second)
 
     def at(self, **changed: Any) -> Asked:
         """The same with some inputs changed; None leaves one out."""

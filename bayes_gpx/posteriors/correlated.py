@@ -59,7 +59,7 @@ class OfCorrelatedClass:
     operator: Operator
     label: Any
 
-    def _between(self, of_part: Callable[[Any], Tensor], other: OfCorrelatedClass) -> Tensor:
+    def _prior(self, of_part: Callable[[Any], Tensor], other: OfCorrelatedClass) -> Tensor:
         return self.joint.process.between(of_part, self.label, other.label)
 
     @cached_property
@@ -100,7 +100,7 @@ class OfCorrelatedClass:
 
     @cached_property
     def variance(self) -> Tensor:  # noqa: D102
-        prior = self._between(lambda part: part.variance(self.operator), self)
+        prior = self._prior(lambda part: part.variance(self.operator), self)
         return pt.maximum(prior - pt.sqr(self._explained).sum(axis=0), 0.0)
 
     @cached_property
@@ -109,22 +109,22 @@ class OfCorrelatedClass:
 
     @cached_property
     def cov(self) -> Tensor:  # noqa: D102
-        return self.cov_beyond(self)
+        return self.between(self)
 
     def with_value(self, other: OfCorrelatedClass) -> Tensor:
         """Covariances (m,) of this class's values with another's at the same points."""
-        prior = self._between(lambda part: part.variance(self.operator), other)
+        prior = self._prior(lambda part: part.variance(self.operator), other)
         return prior - (self._explained * other._explained).sum(axis=0)
 
-    def cov_beyond(self, other: OfCorrelatedClass) -> Tensor:
+    def between(self, other: OfCorrelatedClass) -> Tensor:
         """Covariances with an operator's values of another class."""
         L, M = self.operator, other.operator
-        prior = self._between(lambda part: part.covariance(L, M), other)
+        prior = self._prior(lambda part: part.covariance(L, M), other)
         return prior - pt.dot(self._explained.T, other._explained)
 
     def block_beyond(self, other: OfCorrelatedClass) -> Tensor:
         """Covariances (m, c, c) with another class's components of each observation."""
-        prior = self._between(lambda part: part.block(self.operator), other)
+        prior = self._prior(lambda part: part.block(self.operator), other)
         m, _, c = prior.shape
         ours, theirs = (part._explained.T.reshape((m, c, -1)) for part in (self, other))
         return prior - pt.matmul(ours, theirs.transpose(0, 2, 1))
@@ -137,7 +137,7 @@ class OfCorrelatedClass:
         """As `cross`, with f of another class."""
         L, u = cast(Derivative, self.operator), self.joint.u
         gain = self.joint.weighed(value.K_uL)
-        found = self._between(lambda part: part.cross(L), value)
+        found = self._prior(lambda part: part.cross(L), value)
         for part, shared in self.joint.process.each():
             own = (gain * shared[:, self.label][:, None]).sum(axis=1)
             found = found - part.summed(L, u, own.T)
@@ -146,7 +146,7 @@ class OfCorrelatedClass:
 
 def covariances(parts: Sequence[OfCorrelatedClass], joint: bool) -> Tensor:
     """Covariances (m, C, C) of all classes at each observation, or of all values, (m C, m C)."""
-    rows = [[ours.cov_beyond(o) if joint else ours.with_value(o) for o in parts] for ours in parts]
+    rows = [[ours.between(o) if joint else ours.with_value(o) for o in parts] for ours in parts]
     if not joint:
         return pt.stack([pt.stack(row, axis=1) for row in rows], axis=1)
     whole = pt.stack([pt.stack(row, axis=2) for row in rows], axis=1)  # (m, C, m, C)

@@ -95,7 +95,7 @@ def between_classes(ours: Sequence[Any], theirs: Sequence[Any]) -> Tensor:
 
     def of_pair(c: int, k: int) -> Tensor:
         if isinstance(ours[c], OfCorrelatedClass):
-            return ours[c].cov_beyond(theirs[k])
+            return ours[c].between(theirs[k])
         if c == k:
             return ours[c].between(theirs[k])
         if isinstance(ours[c], OfOneClass):

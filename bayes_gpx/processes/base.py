@@ -25,31 +25,20 @@ MOST_SUMS = 20
 
 @dataclass(frozen=True, eq=False)
 class WeightedSums(Composite):
-    """Weighted sums of one operator over its points: of all, or of each of some blocks of them.
-
-    The sums are block-major, then group-major: (blocks g c), of weights (m, g).
-    """
+    """Weighted sums of one operator over its points, group-major: (g c), of weights (m, g)."""
 
     weights: Tensor
     groups: int
-    blocks: int
-
-    @property
-    def each(self) -> Tensor:
-        """Weights of the points in each sum, (blocks g, m)."""
-        by_block = self.weights.T.reshape((1, self.groups, self.blocks, -1))
-        apart = by_block * np.eye(self.blocks)[:, None, :, None]
-        return apart.reshape((self.blocks * self.groups, -1))
 
     @property
     def of_slopes(self) -> bool:
         """Whether these are few sums, of gradients."""
-        return isinstance(self.parts[0], Gradient) and self.groups * self.blocks <= MOST_SUMS
+        return isinstance(self.parts[0], Gradient) and self.groups <= MOST_SUMS
 
     def assembled(self, blocks: list[Tensor], axis: int) -> Tensor:  # noqa: D102
         values = blocks[0] if axis == 0 else blocks[0].T
         by_points = values.reshape((self.weights.shape[0], -1))
-        found = pt.dot(self.each, by_points).reshape((-1, values.shape[1]))
+        found = pt.dot(self.weights.T, by_points).reshape((-1, values.shape[1]))
         return found if axis == 0 else found.T
 
 
@@ -84,9 +73,9 @@ class KernelProcess(Process):
         # pairs would be d times as many numbers.
         ours, theirs = cast(Gradient, L.parts[0]), cast(Gradient, M.parts[0])
         columns = []
-        for k in range(M.blocks * M.groups):
-            slopes = self.summed_slopes(ours, theirs, M.each[k][None])
-            columns.append(pt.tensordot(L.each, slopes, 1))  # (blocks g, d, d)
+        for k in range(M.groups):
+            slopes = self.summed_slopes(ours, theirs, M.weights[:, k][None])
+            columns.append(pt.tensordot(L.weights.T, slopes, 1))  # (g, d, d)
         found = pt.stack(columns, axis=2)
         return found.reshape((found.shape[0] * found.shape[1], -1))
 

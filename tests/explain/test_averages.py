@@ -271,6 +271,11 @@ PAIRED = {
         CATEGORICAL,
         {"on": "latent"},
     ),
+    "predictions of correlated classes": (
+        lambda: bx.GP(X, GROUPS, likelihood="categorical", correlation=1),
+        CATEGORICAL | {"loading": 0.5 * np.ones((3, 1))},
+        {"on": "latent"},
+    ),
 }
 
 
@@ -281,7 +286,7 @@ PAIRED = {
 def test_pairs_of_blocks_are_all_rows(verb, monkeypatch):
     """Blocks that do not divide the rows, so that the last one is filled up."""
     make, theta, options = PAIRED[verb]
-    model, ask = make(), getattr(bx, verb)
+    model, ask = make(), getattr(bx, verb.split()[0])
     options = options | {"by": GROUPS, "covariance": True, **SUMMARY}
     whole = ask(model, theta, **options)
     for module in (averages, evaluate):
