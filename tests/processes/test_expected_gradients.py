@@ -116,7 +116,7 @@ def test_averages_of_any_kernel(rng, name):
 
 
 @pytest.mark.parametrize("method", ["right", *slow("gauss_legendre")])
-@pytest.mark.parametrize("name", ["Matern32", "product", *slow("times linear")])
+@pytest.mark.parametrize("name", ["Matern32", "product", "times linear"])
 def test_given_nodes_are_those_of_each_path(rng, name, method):
     """In all forms: by distances along the paths, with a linear factor, and by derivatives."""
     x, baselines, xs = posed_points(rng)
