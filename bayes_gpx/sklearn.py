@@ -120,13 +120,19 @@ class _Regressor(RegressorMixin, _Estimator):
         self,
         X: Table,
         y: Column,
+        sample_weight: Column | None = None,
         exposure: Column | None = None,
         trials: Column | None = None,
         noise_sd: Column | None = None,
     ) -> Self:
-        """Infer the hyperparameters from X (n, d), y (n,) and what is known of rows, (n,)."""
+        """Infer the hyperparameters from X (n, d), y (n,) and what is known of rows, (n,).
+
+        `sample_weight` are the `weights` of the model; rows of weight 0 are left out.
+        """
         X, y = self._training(X, y, y_numeric=True)
-        return self._fit(self._model, X, y, exposure=exposure, trials=trials, noise_sd=noise_sd)
+        known = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
+        X, y, known = _counted(X, y, sample_weight, known)
+        return self._fit(self._model, X, y, **known)
 
     def predict(
         self, X: Table, return_std: bool = False
@@ -190,24 +196,6 @@ class GPRegressor(_Regressor):
         self.fit_options = fit_options
         self.random_state = random_state
         self.constraints = constraints
-
-    def fit(
-        self,
-        X: Table,
-        y: Column,
-        sample_weight: Column | None = None,
-        exposure: Column | None = None,
-        trials: Column | None = None,
-        noise_sd: Column | None = None,
-    ) -> Self:
-        """Infer the hyperparameters from X (n, d), y (n,) and what is known of rows, (n,).
-
-        `sample_weight` are the `weights` of `bayes_gpx.GP`; rows of weight 0 are left out.
-        """
-        X, y = self._training(X, y, y_numeric=True)
-        known = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
-        X, y, known = _counted(X, y, sample_weight, known)
-        return self._fit(GP, X, y, **known)
 
 
 class GPXRegressor(_Regressor):

@@ -267,13 +267,14 @@ def test_sample_weights_are_weights_of_the_model(data):
     X, y, _ = data
     weights = np.arange(len(y)) % 3.0
     known = {"random_state": 0, "scale": False}
-    found = bx.sklearn.GPRegressor(**known).fit(X, y, sample_weight=weights)
     kept = weights > 0
-    model = bx.GP(X[kept], y[kept], weights=weights[kept], scale=False)
     seed = int(np.random.RandomState(0).randint(2**31 - 1))
-    idata = model.fit("map", seed=seed, progressbar=False)
-    expected = bx.predictions(model, idata, X[:5], keep="summary", progressbar=False)
-    assert_allclose(found.predict(X[:5]), expected["y_mean"], rtol=1e-6)
+    for kind, of in ((bx.sklearn.GPRegressor, bx.GP), (bx.sklearn.GPXRegressor, bx.GPX)):
+        found = kind(**known).fit(X, y, sample_weight=weights)
+        model = of(X[kept], y[kept], weights=weights[kept], scale=False)
+        idata = model.fit("map", seed=seed, progressbar=False)
+        expected = bx.predictions(model, idata, X[:5], keep="summary", progressbar=False)
+        assert_allclose(found.predict(X[:5]), expected["y_mean"], rtol=1e-6)
     labels = y > np.median(y)
     found = bx.sklearn.GPClassifier(**known).fit(X, labels, sample_weight=weights)
     labelled = {"likelihood": "bernoulli", "weights": weights[kept], "scale": False}

@@ -22,7 +22,7 @@ from bayes_gpx.aliases import Rename, Tensor, TensorLike
 from bayes_gpx.data.row_data import RowData
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.training import TrainingData
-from bayes_gpx.likelihoods.rows import Weighted, tails_of
+from bayes_gpx.likelihoods.rows import tails_of
 from bayes_gpx.model.latent_variables import latent_values, weighed_values
 from bayes_gpx.model.specification import Specification
 from bayes_gpx.numerics.row_sums import parameters_of, row_sums
@@ -81,11 +81,8 @@ def collapsed(
     if large or strategy.by_sums:
         given = _unfolded(given)
     density = (_by_rows if large else _at_once)(strategy, given, ridge)
-    if specification.normal and specification.weighted:
-        likelihood = cast(Weighted, given.likelihood)
-        own = 0.0 if given.counts is None else given.deviations
-        beyond = likelihood.beyond_normal(given.theta, given.exposure, own)
-        pm.Potential(rename("weights"), beyond.sum())
+    if given.beyond is not None:
+        pm.Potential(rename("weights"), given.beyond.sum())
     if given.constraints is not None:
         pm.Potential(rename("constraints"), strategy.log_constraint(*density.parts))
 
@@ -252,11 +249,9 @@ def streamed(
         evidence = strategy.log_density_by_sums(Sums(**sums(training.y)), *parts)
     else:
         evidence = cast(LowRankNormal | Variational, strategy).by_rows(given, ridge)
-    if specification.normal and specification.weighted:
-        block, rows = block_of(given)
-        likelihood = cast(Weighted, given.likelihood)
-        beyond = likelihood.beyond_normal(block.theta, block.exposure).sum()
-        evidence = evidence + row_sums([beyond], rows)[0]
+    block, rows = block_of(given)
+    if block.beyond is not None:
+        evidence = evidence + row_sums([block.beyond.sum()], rows)[0]
     units = training.totals.counted * np.log(training.response_scaling.scale)
     pm.Potential(rename("y"), evidence - units)
     return [evidence]
@@ -377,7 +372,7 @@ def refuse_row_data(
     no_deviations = "sigma_w" in priors and np.isscalar(priors["sigma_w"]) and not priors["sigma_w"]
     around = specification.approximation is not None or specification.grouped
     # Of other models, p(y | g) with deviations integrated out has no closed form here.
-    exact = specification.normal and specification.censored is None and not around
+    exact = specification.normal and rows.censoring is None and not around
     exact = exact and not specification.hierarchical and specification.outputs is None
     for wrong, what, cure in (
         (

@@ -85,6 +85,14 @@ class Conditioning:
         return getattr(self.process, "counts", None)
 
     @property
+    def beyond(self) -> Tensor | None:
+        """Log of p(y | g)^w over the density of normal noise `noise_sd`, (n,); None without w."""
+        if not (isinstance(self.likelihood, Weighted) and self.likelihood.normal):
+            return None
+        own = 0.0 if self.counts is None else self.deviations
+        return self.likelihood.beyond_normal(self.theta, self.exposure, own)
+
+    @property
     def noise_sd(self) -> Any:
         """Standard deviation of Gaussian noise: a scalar, or (n,)."""
         return cast(Normal, self.likelihood).sd(self.theta, self.exposure)

@@ -294,6 +294,14 @@ def test_pairs_of_blocks_are_all_rows(verb, monkeypatch):
     xr.testing.assert_allclose(ask(model, theta, **options), whole, rtol=1e-10, atol=1e-12)
 
 
+def test_an_average_of_one_row_is_this_row(monkeypatch):
+    model = bx.GPX(X, y)
+    theta = THETA | {"sigma_w": 0.2}
+    whole = bx.contributions(model, theta, obs=[0], by=True, **SUMMARY)
+    monkeypatch.setattr(evaluate, "BLOCK", 0)
+    xr.testing.assert_identical(bx.contributions(model, theta, obs=[0], by=True, **SUMMARY), whole)
+
+
 def test_inducing_points_have_no_limit(monkeypatch):
     monkeypatch.setattr(evaluate, "LARGEST_JOINT", 10)
     exact, few = bx.GP(X, y), bx.GP(X, y, approximation=bx.Inducing(6))

@@ -13,6 +13,7 @@ from scipy import stats
 
 import bayes_gpx as bx
 import lifelines_values
+from bayes_gpx.draws.left_out_together import densities_of_groups
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.rows import CENSORING, Censored
@@ -93,6 +94,24 @@ def test_a_weighted_row_of_a_gpx_is_a_row_twice(sigma_w):
         found = [bx.weights(m, theta, X[:3], smooth=smooth, **SUMMARY) for m in models]
         for name in ("weight_mean", "weight_sd"):
             assert_allclose(found[0][name], found[1][name], atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [(bx.GP, {}), (bx.GPX, {}), (bx.GP, {"approximation": bx.HSGP(6)})],
+)
+def test_marginal_likelihoods_and_densities_of_groups_count_rows_by_their_weights(make, options):
+    """As of rows that are there as often."""
+    y, groups = RESPONSES["normal"], np.arange(N) // 4
+    rows = (X, y, groups, WEIGHTS), (X[REPEATED], y[REPEATED], groups[REPEATED], None)
+    theta = THETA | {"sigma": 0.4} | ({"sigma_w": 0.5} if make is bx.GPX else {})
+    each = []
+    for own, response, codes, weights in rows:
+        model = make(own, response, weights=weights, scale=False, **options)
+        lml = bx.log_likelihood(model, theta, progressbar=False)["log_marginal_likelihood"].values
+        of_groups = densities_of_groups(model, theta, codes, progressbar=False).values
+        each.append(np.append(lml, of_groups))
+    assert_allclose(*each, rtol=1e-8)
 
 
 def test_a_weighted_row_of_a_gpx_is_the_mean_of_as_many():
@@ -316,7 +335,13 @@ def test_what_rows_cannot_have_is_refused(given, message):
 
 
 @pytest.mark.parametrize(
-    "options", [{"likelihood": "poisson"}, {"approximation": bx.HSGP(4)}, {"groups": REPEATED[:N]}]
+    "options",
+    [
+        {"likelihood": "poisson"},
+        {"approximation": bx.HSGP(4)},
+        {"groups": REPEATED[:N]},
+        {"censoring": ["right"] + ["none"] * (N - 1)},
+    ],
 )
 def test_a_gpx_with_weights_that_is_not_exact_has_no_deviations(options):
     with pytest.raises(ValueError, match="sigma_w"):

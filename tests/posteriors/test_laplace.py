@@ -182,6 +182,24 @@ def test_a_density_that_is_not_concave_takes_few_steps_to_its_mode(name):
     assert_allclose(alpha, slope, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("seed", [12, 40, 61, 77])
+def test_a_search_ends_at_a_maximum(seed):
+    """Not at a saddle point, where outliers make the log posterior curve up on the way."""
+    rng, n = np.random.default_rng(seed), 20
+    x = np.sort(rng.uniform(-2, 2, size=n))
+    y = np.sin(x) + 0.1 * rng.normal(size=n)
+    y[rng.integers(0, n, 4)] += 5.0 * rng.normal(size=4)
+    K = 0.64 * np.exp(-0.5 * ((x[:, None] - x) / 1.2) ** 2) + 1e-9 * np.eye(n)
+    local = pytensor.function(
+        *local_graph(named("student_t")), mode=MODE, on_unused_input="ignore", trust_input=True
+    )
+    rest = [y, np.ones(n), np.array(0.025), np.array(1.3)]
+    arrived, f, _ = climb(local, K, rest, np.zeros(n), concave=False)
+    root = np.linalg.cholesky(K)
+    whitened = np.eye(n) + root.T @ (local(f, *rest)[5][:, None] * root)
+    assert arrived and np.linalg.eigvalsh(whitened)[0] > 0.0
+
+
 def test_normal_noise_is_exact():
     y, sigma = F + 0.3 * RNG.normal(size=N), 0.3
     K = np.exp(-0.5 * SQUARES)

@@ -180,9 +180,11 @@ def climb(
     for _ in range(STEPS):
         gap = slope - alpha
         way, along, share = gap, gap, 1.0
+        if near and not reused:
+            # The observed information, of either sign, leads to the mode in fewer steps; where the
+            # posterior does not curve down it leads to a saddle point.
+            near = curves_down(K, observed)
         if near:
-            # The observed information, of either sign, leads to the mode in fewer steps, but only
-            # from where the posterior curves down.
             if not reused:
                 bent, pivots = bend(K, observed)
             way = unbend(bent, pivots, gap.copy())
@@ -444,6 +446,20 @@ def unbend(bent: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> np.ndarray:
     # Fortran's columns are rows here.
     getrs(TURNED.ctypes, k, one.ctypes, bent.ctypes, k, pivots.ctypes, b.ctypes, k, i)
     return b
+
+
+def curves_down(K: np.ndarray, W: np.ndarray) -> bool:  # noqa: N803
+    """Whether K^-1 + diag(W) is positive definite, for an information W (n,) of either sign."""
+    below = np.flatnonzero(W < 0.0)
+    if len(below) == 0:
+        return True
+    root = np.sqrt(np.maximum(W, 0.0))
+    there, upper = factor(K, root)
+    if not there:
+        return False
+    explained = half(upper, K[below] * root)
+    covariance = K[below][:, below] - explained @ explained.T  # given all positive information
+    return factor(-covariance, np.sqrt(-W[below]))[0]
 
 
 def half(upper: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -44,6 +44,7 @@ from bayes_gpx.posteriors.evidence.laplace import (
     at_mode,
     bend,
     climb,
+    curves_down,
     factor,
     half,
     inverse,
@@ -135,7 +136,7 @@ def _symmetric(upper: np.ndarray) -> Any:
     return fill
 
 
-for _function in (lapack.invert, nothing, factor, solve, bend, unbend, half, inverse):
+for _function in (lapack.invert, nothing, factor, solve, bend, unbend, half, inverse, curves_down):
     register_jitable(_function)
 # Inlined, since code with a function among its arguments has an address in it and can't be kept.
 for _inlined in (climb, at_mode):

@@ -99,6 +99,8 @@ class Collapsed(Strategy):
 
     def leave_one_out(self, given: Conditioning) -> LeftOut:
         evidence, sites = self.sites(given)
+        beyond = given.beyond
+        evidence = evidence if beyond is None else evidence + beyond.sum()
         return scored(given, evidence, *sites.cavity())
 
     def leave_groups_out(self, given: Conditioning, groups: Tensor) -> GroupsLeft:
@@ -124,6 +126,8 @@ class Collapsed(Strategy):
             spread = class_root(variance)
         else:
             spread = pt.maximum(variance, 0.0) + sites.by_class(sites.rest)
+        if given.beyond is not None:
+            joint = joint + sum_of_group(given.beyond, groups)
         left = scored(given, joint, center, spread)
         if noise is None:
             joint = joint + sum_of_group(sites.height, groups)
