@@ -137,3 +137,17 @@ def test_kernels_without_random_functions_explain_probabilities(kernel):
     p = [expit(e["f_mean"].values + e["f_sd"].values * normal).mean(axis=0) for e in ends]
     assert_allclose(found["difference_mean"], p[0] - p[1], atol=0.005)
     assert np.abs(found["completeness_residual"]).max() < 1e-6
+
+
+@pytest.mark.parametrize("what", ["attribution", "derivative"])
+def test_draws_of_a_rate_know_the_center_of_its_log(what):
+    """Counts of some 60: the model's f is the log rate less a center of 4."""
+    y = np.random.default_rng(1).poisson(60.0 * np.exp(0.3 * F))
+    model = bx.GP(X, y, likelihood="poisson")
+    assert model.training.y_scaling.center > 3.0
+    explain, options = EXPLAINED[what]
+    theta = THETA | {"amplitude": 0.4}
+    found = explain(model, theta, NEW[:2], draws=SIZE, seed=1, **options, **QUIET)
+    values = found[what].values[0]
+    error = values.std(axis=0) / SIZE**0.5
+    assert_allclose((values.mean(axis=0) - found[f"{what}_mean"].values) / error, 0.0, atol=4.0)
