@@ -292,10 +292,10 @@ def _each_sum(
     all rows is never formed.
     """
     filled, blocks, pairs = in_blocks(where, width)
-    told = options | {"progressbar": False}
-    alone = each_draw(model, hyper, build, filled, blocks=blocks, cases=cases, **options)
+    quiet = options | {"progressbar": False}
+    alone = each_draw(model, hyper, build, filled, blocks=blocks, cases=cases, **quiet)
     between = _Between(build.operator, build.second)
-    others = each_draw(model, hyper, between, filled, blocks=pairs, cases=cases, **told)
+    others = each_draw(model, hyper, between, filled, blocks=pairs, cases=cases, **options)
     sizes = (len(cases) * len(part) for part in (blocks, pairs))
     for own, beyond in zip(*map(batched, (alone, others), sizes), strict=True):
         for k, (number, theta, _, label, _, jitter) in enumerate(own[: len(cases)]):
