@@ -1,6 +1,6 @@
 """Laplace's approximation of the hyperparameters' posterior, reweighed to the posterior itself."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -216,14 +216,16 @@ def _heights(density: Density, points: np.ndarray, progressbar: bool) -> np.ndar
         ThreadPoolExecutor(_workers(observations(density.model))) as pool,
         progress_bar(progressbar) as progress,
     ):
-        found = chain.from_iterable(pool.map(partial(_in_turn, density), batched(points, TURN)))
+        # Compiled once, before threads begin.
+        in_turn = partial(_in_turn, density.height)
+        found = chain.from_iterable(pool.map(in_turn, batched(points, TURN)))
         what = "Weighing draws by the posterior density"
         return np.array([*progress.track(found, total=len(points), description=what)])
 
 
-def _in_turn(density: Density, points: Sequence[np.ndarray]) -> list[float]:
+def _in_turn(height: Callable, points: Sequence[np.ndarray]) -> list[float]:
     begin_turn()
-    return [density.height(point) for point in points]
+    return [height(point) for point in points]
 
 
 def _workers(n: int) -> int:

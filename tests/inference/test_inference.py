@@ -627,6 +627,18 @@ def test_the_number_of_cores_changes_no_bit_of_a_fit(method, options, regression
             xr.testing.assert_equal(found[group].to_dataset(), alone[group].to_dataset())
 
 
+def test_densities_of_threads_that_begin_together_are_those_of_one(regression, monkeypatch):
+    """Each time compiled anew: none of the threads loses the mode that it goes on from."""
+    X, _, y, *_ = regression
+    model = bx.GP(X, np.where(y > np.median(y), "a", "b"), likelihood="bernoulli", ard=False)
+    points = 0.5 * np.random.default_rng(1).normal(size=(80, 2))
+    found = []
+    for k in (1, 3, 3):
+        monkeypatch.setattr(laplace, "_workers", lambda _, k=k: k)
+        found.append(laplace._heights(Density(model.objective, jacobian=True), points, False))
+    assert_array_equal(found[1:], found[:1] * 2)
+
+
 def test_starts_run_by_an_executor_end_where_threads_end(regression):
     X, _, y, _, _ = regression
     model, options = bx.GP(X, y), {"draws": 10, "seed": 1, "progressbar": False}

@@ -162,7 +162,7 @@ def test_values_and_slopes_have_the_moments_of_dense_algebra(sampled):
         pt.stack([q.mean for q in f], axis=1),
         pt.stack([q.variance for q in f], axis=1),
         pt.stack([pt.stack([q.with_value(o) for o in f], axis=1) for q in f], axis=1),
-        f[0].cov_beyond(f[2]),
+        f[0].between(f[2]),
         pt.stack([q.mean for q in g], axis=1),
         g[1].cov,
         g[1].mean_alone,

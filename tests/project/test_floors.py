@@ -28,7 +28,8 @@ processes: operators base path_moments integrated_gradients expected_gradients
 likelihoods: base tails log_link softmax_expectations predictive continuous counts classification
     heteroscedastic derived positive proportions binomial zero_inflated ordinal events own rows
     quantiles
-posteriors: evidence/sites evidence/normal evidence/newton evidence/laplace evidence/softmax
+posteriors: evidence/sites evidence/normal evidence/newton evidence/factors
+    evidence/laplace evidence/softmax
     evidence/correlated evidence/processes evidence/step_graphs evidence/variational evidence/sums
     evidence/row_bounds evidence/by_group evidence/groups
     evidence/intervals evidence/expectation_propagation evidence/constrained_coefficients

@@ -27,7 +27,7 @@ from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.posteriors.evidence.laplace import inverse
+from bayes_gpx.posteriors.evidence.factors import inverse
 from bayes_gpx.posteriors.evidence.softmax import FindsModeOfClasses, climb
 
 if TYPE_CHECKING:

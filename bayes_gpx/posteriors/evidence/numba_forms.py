@@ -38,21 +38,23 @@ from bayes_gpx.kernels.distance import CLOSE, LEAST, ScaleSlopes, SquaredDistanc
 from bayes_gpx.numerics import lapack
 from bayes_gpx.posteriors.evidence import laplace, normal, sums
 from bayes_gpx.posteriors.evidence.expectation_propagation import PropagatedSites
-from bayes_gpx.posteriors.evidence.intervals import IntervalSites, interval_sites
-from bayes_gpx.posteriors.evidence.laplace import (
-    LaplaceEvidence,
-    at_mode,
+from bayes_gpx.posteriors.evidence.factors import (
     bend,
-    climb,
     curves_down,
     factor,
     half,
     inverse,
-    local_graph,
-    nothing,
     solve,
     symmetric,
     unbend,
+)
+from bayes_gpx.posteriors.evidence.intervals import IntervalSites, interval_sites
+from bayes_gpx.posteriors.evidence.laplace import (
+    LaplaceEvidence,
+    at_mode,
+    climb,
+    local_graph,
+    nothing,
 )
 from bayes_gpx.posteriors.evidence.normal import (
     LowRankEvidence,

@@ -35,6 +35,7 @@ from pytensor.tensor import TensorVariable
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.numerics.threads import ThreadedFunction
+from bayes_gpx.posteriors.evidence.factors import factor, half, inverse
 from bayes_gpx.posteriors.evidence.laplace import (
     FLAT,
     HALVINGS,
@@ -42,9 +43,6 @@ from bayes_gpx.posteriors.evidence.laplace import (
     STEPS,
     TOLERANCE,
     FindsMode,
-    factor,
-    half,
-    inverse,
 )
 from bayes_gpx.posteriors.evidence.newton import ascend
 

@@ -21,7 +21,7 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.posteriors.evidence.laplace import factor, inverse, solve
+from bayes_gpx.posteriors.evidence.factors import factor, inverse, solve
 
 
 class Sums(NamedTuple):

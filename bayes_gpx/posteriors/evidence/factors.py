@@ -1,0 +1,91 @@
+"""Factors of the matrices of Laplace's approximation, by LAPACK, which numba compiles as well."""
+
+import numpy as np
+
+from bayes_gpx.numerics.lapack import (
+    LOWER,
+    PLAIN,
+    TURNED,
+    getrf,
+    getrs,
+    invert,
+    potrf,
+    potrs,
+    trtrs,
+)
+
+
+def factor(K: np.ndarray, root_W: np.ndarray) -> tuple[bool, np.ndarray]:
+    """Upper triangular U with U'U = I + W^1/2 K W^1/2, after whether there is one."""
+    n = len(K)
+    upper = K * root_W
+    upper *= root_W.reshape((n, 1))
+    upper.ravel()[:: n + 1] += 1.0
+    order, info = np.array([n], np.int32), np.zeros(1, np.int32)
+    # C's upper triangle is Fortran's lower one.
+    potrf(LOWER.ctypes, order.ctypes, upper.ctypes, order.ctypes, info.ctypes)
+    return info[0] == 0 and np.isfinite(upper[-1, -1]), upper
+
+
+def solve(upper: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(U'U)^-1 b; b is overwritten."""
+    order, one, info = np.array([len(b)], np.int32), np.ones(1, np.int32), np.zeros(1, np.int32)
+    k = order.ctypes
+    potrs(LOWER.ctypes, k, one.ctypes, upper.ctypes, k, b.ctypes, k, info.ctypes)
+    return b
+
+
+def bend(K: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # noqa: N803
+    """LU factors of I + W K, for an information W (n,) of either sign, and their pivots."""
+    n = len(W)
+    bent = K * W.reshape((n, 1))
+    bent.ravel()[:: n + 1] += 1.0
+    order, pivots, info = np.array([n], np.int32), np.zeros(n, np.int32), np.zeros(1, np.int32)
+    k = order.ctypes
+    getrf(k, k, bent.ctypes, k, pivots.ctypes, info.ctypes)
+    return bent, pivots
+
+
+def unbend(bent: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(I + W K)^-1 b; b is overwritten."""
+    order, one, info = np.array([len(b)], np.int32), np.ones(1, np.int32), np.zeros(1, np.int32)
+    k, i = order.ctypes, info.ctypes
+    # Fortran's columns are rows here.
+    getrs(TURNED.ctypes, k, one.ctypes, bent.ctypes, k, pivots.ctypes, b.ctypes, k, i)
+    return b
+
+
+def curves_down(K: np.ndarray, W: np.ndarray) -> bool:  # noqa: N803
+    """Whether K^-1 + diag(W) is positive definite, for an information W (n,) of either sign."""
+    below = np.flatnonzero(W < 0.0)
+    if len(below) == 0:
+        return True
+    root = np.sqrt(np.maximum(W, 0.0))
+    there, upper = factor(K, root)
+    if not there:
+        return False
+    explained = half(upper, K[below] * root)
+    covariance = K[below][:, below] - explained @ explained.T  # given all positive information
+    return factor(-covariance, np.sqrt(-W[below]))[0]
+
+
+def half(upper: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """U'^-1 b for each of the rows b, which are overwritten."""
+    order, count = np.array([len(upper)], np.int32), np.array([len(rows)], np.int32)
+    info, k, plain = np.zeros(1, np.int32), order.ctypes, PLAIN.ctypes
+    b, c = rows.ctypes, count.ctypes
+    trtrs(LOWER.ctypes, plain, plain, k, c, upper.ctypes, k, b, k, info.ctypes)
+    return rows
+
+
+def inverse(upper: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(U'U)^-1, and a copy of its diagonal; U is overwritten."""
+    invert(upper)
+    return symmetric(upper), np.diag(upper).copy()
+
+
+def symmetric(upper: np.ndarray) -> np.ndarray:
+    """The symmetric matrix with this upper triangle."""
+    whole = np.triu(upper)
+    whole += np.triu(upper, 1).T
+    return whole
