@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bayes_gpx.draws.points import Points
     from bayes_gpx.draws.questions import Question
 
-BLOCK = 1000
+BLOCK = 2000
 """Numbers of a block of rows whose covariances with another block are formed at once."""
 
 MOST_GROUPS = 100

@@ -190,7 +190,7 @@ def evaluate(
         _refuse_averages(model, question, where, path, response)
         if question.is_gradient and len(where.by.labels) <= MOST_SUMS:
             row = math.ceil(math.sqrt(row))  # covariances of pairs of features are never formed
-        paired = len(where.X) > 1 and len(where.X) * row > 2 * BLOCK
+        paired = len(where.X) > 1 and len(where.X) * row > BLOCK
         paired = paired and not (question.sums or model.specification.expanded)
         question = averaged(question, where.by)
         named, joint = of_groups(where), True
