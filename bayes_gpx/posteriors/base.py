@@ -70,8 +70,7 @@ class Conditioning:
     def __post_init__(self) -> None:
         """Let rows with weights deviate by the mean of as many rows."""
         if isinstance(self.likelihood, Weighted) and isinstance(self.process, WeightProcess):
-            counted = replace(self.process, counts=self.exposure[:, -1])
-            object.__setattr__(self, "process", counted)
+            object.__setattr__(self, "process", replace(self.process, counts=self.exposure[:, -1]))
 
     @cached_property
     def deviations(self) -> Tensor:
@@ -275,7 +274,7 @@ class Strategy(ABC):
     """
 
     constrained = False
-    """Whether there are constraints beside the rows."""
+    """Whether there are constraints, besides the rows."""
 
     by_sums = False
     """Whether sums over rows are all that conditioning needs of the data; see `Sums`."""

@@ -137,8 +137,8 @@ class WeightProcess(KernelProcess):
         weight = pt.zeros_like(L.x[:, :1], "float64")
         if not L.smooth:
             count = self._counts(L)
-            own = count if isinstance(count, float) else count[:, None]
-            weight = weight + pt.as_tensor(self.sigma_w) ** 2 / own
+            count = count if isinstance(count, float) else count[:, None]
+            weight = weight + pt.as_tensor(self.sigma_w) ** 2 / count
         for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):
             weight = weight + kernel.diag(L.x)[:, None] * amplitude**2
         return weight

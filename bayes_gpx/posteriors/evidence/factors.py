@@ -35,27 +35,27 @@ def solve(upper: np.ndarray, b: np.ndarray) -> np.ndarray:
     return b
 
 
-def bend(K: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # noqa: N803
+def lu_factor(K: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # noqa: N803
     """LU factors of I + W K, for an information W (n,) of either sign, and their pivots."""
     n = len(W)
-    bent = K * W.reshape((n, 1))
-    bent.ravel()[:: n + 1] += 1.0
+    lu = K * W.reshape((n, 1))
+    lu.ravel()[:: n + 1] += 1.0
     order, pivots, info = np.array([n], np.int32), np.zeros(n, np.int32), np.zeros(1, np.int32)
     k = order.ctypes
-    getrf(k, k, bent.ctypes, k, pivots.ctypes, info.ctypes)
-    return bent, pivots
+    getrf(k, k, lu.ctypes, k, pivots.ctypes, info.ctypes)
+    return lu, pivots
 
 
-def unbend(bent: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> np.ndarray:
+def lu_solve(lu: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(I + W K)^-1 b; b is overwritten."""
     order, one, info = np.array([len(b)], np.int32), np.ones(1, np.int32), np.zeros(1, np.int32)
     k, i = order.ctypes, info.ctypes
     # Fortran's columns are rows here.
-    getrs(TURNED.ctypes, k, one.ctypes, bent.ctypes, k, pivots.ctypes, b.ctypes, k, i)
+    getrs(TURNED.ctypes, k, one.ctypes, lu.ctypes, k, pivots.ctypes, b.ctypes, k, i)
     return b
 
 
-def curves_down(K: np.ndarray, W: np.ndarray) -> bool:  # noqa: N803
+def is_positive_definite(K: np.ndarray, W: np.ndarray) -> bool:  # noqa: N803
     """Whether K^-1 + diag(W) is positive definite, for an information W (n,) of either sign."""
     below = np.flatnonzero(W < 0.0)
     if len(below) == 0:

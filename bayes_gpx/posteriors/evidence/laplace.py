@@ -30,13 +30,13 @@ from bayes_gpx.likelihoods.base import Exposure, Likelihood, ScalarLikelihood, T
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.threads import LOCK, Copies
 from bayes_gpx.posteriors.evidence.factors import (
-    bend,
-    curves_down,
     factor,
     half,
     inverse,
+    is_positive_definite,
+    lu_factor,
+    lu_solve,
     solve,
-    unbend,
 )
 from bayes_gpx.system.digests import digest
 
@@ -55,9 +55,9 @@ NEAR = 1e-2
 """Once a step is smaller than this share of f's size, the next ones use the same Cholesky factor,
 as long as each is at most a tenth of the last."""
 
-BENT_NEAR = 0.1
-"""Once a step is smaller than this share of f's size, the next ones take the observed information
-where the likelihood is not log-concave."""
+NEAR_OF_OBSERVED = 0.1
+"""Where the likelihood is not log-concave: once a step is smaller than this share of f's size, the
+next ones use the observed information."""
 
 LEAST_KNOWN = 1e-6
 """An observation that takes a smaller share of its variance away than this has that share from a
@@ -181,18 +181,18 @@ def climb(
         return False, f, alpha
     moved, missed, reused, near = np.inf, np.inf, False, False
     root_W, upper = np.zeros(n), np.zeros((1, 1))
-    bent, pivots = np.zeros((1, 1)), np.zeros(1, np.int32)
+    lu, pivots = np.zeros((1, 1)), np.zeros(1, np.int32)
     for _ in range(STEPS):
         gap = slope - alpha
         way, along, share = gap, gap, 1.0
         if near and not reused:
             # The observed information, of either sign, leads to the mode in fewer steps; where the
             # posterior does not curve down it leads to a saddle point.
-            near = curves_down(K, observed)
+            near = is_positive_definite(K, observed)
         if near:
             if not reused:
-                bent, pivots = bend(K, observed)
-            way = unbend(bent, pivots, gap.copy())
+                lu, pivots = lu_factor(K, observed)
+            way = lu_solve(lu, pivots, gap.copy())
             along = K @ way
             near = gap @ along > 0.0
         if not near:
@@ -220,7 +220,7 @@ def climb(
         if moved <= TOLERANCE * size:
             break
         reused = (concave or near) and share == 1.0 and moved < min(NEAR * size, 0.1 * before)
-        near = not concave and share == 1.0 and moved < BENT_NEAR * size
+        near = not concave and share == 1.0 and moved < NEAR_OF_OBSERVED * size
     missed = min(missed, np.abs(f - K @ slope).max())
     return missed <= LARGEST_MISS * (1.0 + np.abs(f).max()), f, alpha
 
@@ -262,7 +262,7 @@ def at_mode(
         along = np.where(clear, along, K @ moved)
     if not concave and np.any(pull != 0.0):
         # The mode moves by the observed information, which W is not.
-        moved = unbend(*bend(K, observed), pull.copy())
+        moved = lu_solve(*lu_factor(K, observed), pull.copy())
         along = K @ moved
     u = 0.25 * alpha + 0.5 * moved
     R *= -0.5
@@ -353,11 +353,11 @@ class LaplaceHeight(FindsMode):
         if mode is None:
             return [-np.inf]
         f, alpha = mode
-        with np.errstate(all="ignore"):
-            logp, _, W, *_ = self._search.local(f, *rest)
-            there, upper = factor(K, np.sqrt(np.maximum(W, FLAT)))
-            height = logp.item() - 0.5 * (alpha @ f) - np.log(np.diag(upper)).sum()
-        return [height if there else -np.inf]
+        logp, _, W, *_ = self._search.local(f, *rest)
+        there, upper = factor(K, np.sqrt(np.maximum(W, FLAT)))
+        if not there:
+            return [-np.inf]
+        return [logp.item() - 0.5 * (alpha @ f) - np.log(np.diag(upper)).sum()]
 
     def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [()]

@@ -39,14 +39,14 @@ from bayes_gpx.numerics import lapack
 from bayes_gpx.posteriors.evidence import laplace, normal, sums
 from bayes_gpx.posteriors.evidence.expectation_propagation import PropagatedSites
 from bayes_gpx.posteriors.evidence.factors import (
-    bend,
-    curves_down,
     factor,
     half,
     inverse,
+    is_positive_definite,
+    lu_factor,
+    lu_solve,
     solve,
     symmetric,
-    unbend,
 )
 from bayes_gpx.posteriors.evidence.intervals import IntervalSites, interval_sites
 from bayes_gpx.posteriors.evidence.laplace import (
@@ -138,7 +138,17 @@ def _symmetric(upper: np.ndarray) -> Any:
     return fill
 
 
-for _function in (lapack.invert, nothing, factor, solve, bend, unbend, half, inverse, curves_down):
+for _function in (
+    lapack.invert,
+    nothing,
+    factor,
+    solve,
+    lu_factor,
+    lu_solve,
+    half,
+    inverse,
+    is_positive_definite,
+):
     register_jitable(_function)
 # Inlined, since code with a function among its arguments has an address in it and can't be kept.
 for _inlined in (climb, at_mode):

@@ -72,8 +72,7 @@ class Exact(OnRows, Collapsed):
             return evidence, normal_sites(given.y, D, *of_rows)
         # Of rows with weights that deviate, y is observed of the smooth part.
         own = given.deviations
-        noise = D + own / given.counts
-        return evidence, normal_sites(given.y, noise, *of_rows, rest=own)
+        return evidence, normal_sites(given.y, D + own / given.counts, *of_rows, rest=own)
 
     def between(self, given: Conditioning, sites: Sites) -> list[Between]:
         return [Between.of(self.seen(given)[1], given.y.shape[0])]
