@@ -111,6 +111,8 @@ class Likelihood(ABC):
         Prior means of the processes, which f does not contain; 0 by default.
     class_dim : str
         The dim of several latent values: "class" or "process".
+    some : float
+        A possible y at any exposure; 1 by default.
     """
 
     units: ClassVar[str]
@@ -133,6 +135,7 @@ class Likelihood(ABC):
     responses: ClassVar[tuple[str, ...]] = ()
     centers: Any = 0.0
     class_dim: ClassVar[str] = "class"
+    some: float = 1.0
 
     @abstractmethod
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
@@ -187,6 +190,10 @@ class Likelihood(ABC):
 
     def refuse(self, y: np.ndarray, exposure: np.ndarray) -> None:  # noqa: B027
         """Raise where y and its exposure, both (n,), contradict each other; never by default."""
+
+    def highest_y(self, exposure: np.ndarray) -> np.ndarray | float:
+        """The highest possible y at each exposure; infinity by default."""
+        return np.inf
 
     def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
         """Prior mean of f that fits the size of y; 0 by default.
@@ -275,6 +282,16 @@ class ScalarLikelihood(Likelihood):
     def shift(self, theta: Theta) -> Any:
         """Mean of y minus f, where f itself is the response; 0 by default."""
         return 0.0
+
+    def expected_curvature(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Tensor, Tensor]:
+        """What Laplace's approximation takes where `logp` is not concave, and its slope in f.
+
+        By default `fisher`; it depends on y where y are bounds.
+        """
+        W = self.fisher(f, theta, exposure)
+        return W, cast(Tensor, pt.grad(W.sum(), f, disconnected_inputs="ignore"))
 
     def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Positive curvature that Newton's steps take where `logp` is not concave: `fisher`."""

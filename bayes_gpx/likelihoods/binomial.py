@@ -42,6 +42,10 @@ class Binomial(Derived):
                 "likelihood='poisson'."
             )
 
+    def highest_y(self, exposure: np.ndarray) -> np.ndarray:
+        """All trials."""
+        return exposure
+
     def distribution(self, f: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
         """Binomial distribution."""
         return pm.Binomial.dist(n=pt.cast(exposure, "int64"), p=self.link.response(f).value)

@@ -20,7 +20,7 @@ from bayes_gpx.likelihoods.base import (
     Theta,
 )
 from bayes_gpx.likelihoods.predictive import Located, Predictive
-from bayes_gpx.likelihoods.tails import Slopes, normal_tails
+from bayes_gpx.likelihoods.tails import Slopes, normal_tails, student_tails
 from bayes_gpx.numerics.gaussian_expectations import log_student_normal, student_normal_cdf
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import log_normal, log_rising_ratio, ndtr
@@ -218,6 +218,14 @@ class StudentT(Real):
         t, nu = (y - f) / theta["sigma"], theta["nu"]
         beyond = pt.betainc(nu / 2.0, 0.5, nu / (nu + pt.sqr(t))) / 2.0
         return pt.switch(t < 0.0, beyond, 1.0 - beyond)
+
+    def tails(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Slopes, Slopes]:
+        """Logs of the probabilities of at most y, and of more than y, given f."""
+        first, second, _ = self.derivatives(f, y, theta)
+        z = (y - f) / theta["sigma"]
+        return student_tails(z, theta["nu"], self.logp(f, y, theta), first, second)
 
     def log_predictive(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None

@@ -14,16 +14,19 @@ from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta, column
 from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
 from bayes_gpx.likelihoods.predictive import Counted, Predictive
 from bayes_gpx.likelihoods.tails import Slopes
-from bayes_gpx.numerics.gaussian_expectations import DROP, NODES, SDS, nodes, standard_nodes
+from bayes_gpx.numerics.gaussian_expectations import (
+    DROP,
+    LARGEST,
+    NODES,
+    SDS,
+    nodes,
+    standard_nodes,
+)
 from bayes_gpx.numerics.jets import Jet, expectation
 from bayes_gpx.numerics.special import log_rising_ratio, ndtr, softplus
 
 MOST = 1e15
 """Above this, a drawn count equals its rate: the difference is below 1e-7 of it."""
-
-
-LARGEST = 700.0
-"""Larger numbers than this have no exponential."""
 
 
 class _Counts(Counted, LogLink):

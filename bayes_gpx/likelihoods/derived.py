@@ -25,14 +25,16 @@ from pytensor.tensor.rewriting.ofg import inline_ofg_node
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.data.response import SUPPORTS, read_within
 from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta, column
-from bayes_gpx.likelihoods.tails import Slopes, summed_tail
+from bayes_gpx.likelihoods.tails import Slopes, both_tails, summed_tail
 from bayes_gpx.numerics.gaussian_expectations import (
     NODES,
     SDS,
+    WIDE,
     half_line,
     narrowed,
     nodes,
     trapezoid,
+    wide_nodes,
 )
 from bayes_gpx.numerics.threads import ThreadedFunction
 
@@ -46,9 +48,8 @@ CLEAR = 0.1
 FIRST, MORE = 141, 140
 """Sums over counts have all of the first counts, and equal steps beyond: to some 1e-4."""
 
-WIDE = 33.0
-"""Bounds of log y, of the log odds of y and of arcsinh y in integrals over y, and bounds in
-standard deviations of f where the log density is not concave."""
+LOWEST = -1e10
+"""Stands for the log of 0 in sums over counts that may all be impossible."""
 
 AT_ONCE = 2000
 """Variances of y are computed for so many rows at once."""
@@ -96,6 +97,11 @@ class Derived(ScalarLikelihood):
     def discrete(self) -> bool:  # type: ignore[override]
         """Whether y are whole numbers."""
         return SUPPORTS[self.support].whole
+
+    @property
+    def some(self) -> float:  # type: ignore[override]
+        """A possible y."""
+        return 0.5 if self.support == "unit" else 1.0
 
     @property
     def ordered(self) -> bool:  # type: ignore[override]
@@ -159,11 +165,7 @@ class Derived(ScalarLikelihood):
         if self.concave:
             slope = self.derivatives(mean, y, theta, exposure)[0]
             return nodes(log_p, mean, variance, slope, self.highest(mean, y, theta, exposure))
-        sd = pt.sqrt(variance)
-        at = lambda z: mean[:, None] + sd[:, None] * z  # noqa: E731
-        height = lambda z: log_p(at(z)) - pt.sqr(z) / 2.0  # noqa: E731
-        z, log_weights = trapezoid(height, pt.full_like(mean, -WIDE), pt.full_like(mean, WIDE))
-        return at(z), log_weights - 0.5 * np.log(2.0 * np.pi)
+        return wide_nodes(log_p, mean, variance)
 
     def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Expected information about f: the expected square of the slope, by sums over y."""
@@ -186,39 +188,34 @@ class Derived(ScalarLikelihood):
         at = lambda y: self.logp(f[:, None], y, theta, column(exposure))  # noqa: E731
         if self.discrete:
             _, top = narrowed(lambda u: _known(at(pt.floor(pt.exp(u)))) + u, 0.0 * low, high)
-            half = pt.maximum(pt.ceil((pt.exp(top) - FIRST) / MORE / 2.0 - 0.5), 0.0)[:, None]
-            step = 2.0 * half + 1.0  # odd, so that a step has a number in its middle
-            beyond = FIRST + half + step * np.arange(MORE)
-            first = pt.zeros_like(step) + np.arange(float(FIRST))
-            y = pt.concatenate([first, beyond], axis=1)
-            widths = pt.concatenate([pt.ones_like(first), step + pt.zeros_like(beyond)], axis=1)
+            y, widths = _counts_up_to(pt.exp(top))
             return y, widths * pt.exp(_known(at(y)))
         to_y, log_rate = _SCALES[self.support]
         height = lambda u: _known(at(to_y(u)) + log_rate(u))  # noqa: E731
         u, log_weights = trapezoid(height, low, high)
         return to_y(u), pt.exp(log_weights)
 
-    @property
-    def tails(self) -> Tails | None:
-        """Logs of the probabilities of at most y, and of more than y, with slopes in f.
-
-        They are sums over a continuous y, and None where `logp` is not concave.
-        """
-        return None if self.discrete or not (self.concave and self.smooth) else self._tails
-
-    def _tails(
+    def tails(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Slopes, Slopes]:
+        """Logs of the probabilities of at most y, and of more than y, given f: sums over y."""
         every = pt.broadcast_arrays(f, y, pt.ones_like(f) if exposure is None else exposure)
         at, bound, own = (v.ravel()[:, None] for v in every)
-        to_y, log_rate = _SCALES[self.support]
-        height = lambda u: _known(self.logp(at, to_y(u), theta, own) + log_rate(u))  # noqa: E731
-        found = []
-        for side in (-1.0, 1.0):
-            u, log_weights = half_line(height, _INVERSES[self.support](bound), side)
-            tail = summed_tail(log_weights, self.derivatives(at, to_y(u), theta, own))
-            found.append(Slopes(*(part.reshape(every[0].shape) for part in tail)))
-        return found[0], found[1]
+        log_p = lambda y: _known(self.logp(at, y, theta, own))  # noqa: E731
+        slopes = lambda y: self.derivatives(at, y, theta, own)  # noqa: E731
+        if self.discrete:
+            sums = (_counts_beyond(log_p, bound, side) for side in (-1.0, 1.0))
+            below, above = (summed_tail(log_weights, slopes(y)) for y, log_weights in sums)
+            low = below.value < above.value
+            tail = Slopes(*(pt.switch(low, *both) for both in zip(below, above, strict=True)))
+        else:
+            to_y, log_rate = _SCALES[self.support]
+            height = lambda u: _known(log_p(to_y(u)) + log_rate(u))  # noqa: E731
+            side, u, log_weights = half_line(height, _INVERSES[self.support](bound))
+            tail, low = summed_tail(log_weights, slopes(to_y(u))), side[:, 0] < 0.0
+        shape = every[0].shape
+        tail = Slopes(*(part.reshape(shape) for part in tail))
+        return both_tails(tail, low.reshape(shape), self.concave)
 
     def response(self, f: Tensor, exposure: Exposure = None) -> Response:
         """Mean of y, with two derivatives."""
@@ -260,11 +257,17 @@ class Derived(ScalarLikelihood):
         return cast(Tensor, pm.modelcontext(None).register_rv(made, name, **kwargs))
 
 
+def _log_odds(p: Tensor) -> Tensor:
+    return pt.log(p) - pt.log1p(-p)
+
+
+_INSIDE = np.array([1e-300, np.nextafter(1.0, 0.0)])
+
 _SCALES: dict[str, Any] = {
     "real": (pt.sinh, lambda u: pt.log(pt.cosh(u))),
     "positive": (pt.exp, lambda u: u),
     "unit": (
-        lambda u: pt.minimum(pt.sigmoid(u), np.nextafter(1.0, 0.0)),
+        lambda u: pt.clip(pt.sigmoid(u), *_INSIDE),
         lambda u: -pt.softplus(u) - pt.softplus(-u),
     ),
 }
@@ -273,9 +276,39 @@ _SCALES: dict[str, Any] = {
 _INVERSES: dict[str, Any] = {
     "real": pt.arcsinh,
     "positive": pt.log,
-    "unit": lambda y: pt.log(y) - pt.log1p(-y),
+    "unit": lambda y: _log_odds(pt.clip(y, *_INSIDE)),
 }
 """The real number of which y is that function."""
+
+
+def _counts_beyond(
+    log_p: Callable[[Tensor], Tensor], bound: Tensor, side: float
+) -> tuple[Tensor, Tensor]:
+    """Counts up to a bound (n, 1), or with side 1 beyond it, and log probabilities, (n, K)."""
+
+    def counted(distance: Tensor) -> tuple[Tensor, Tensor]:
+        y = bound + distance + 1.0 if side > 0.0 else bound - distance
+        possible = pt.maximum(y, np.float64(0.0))
+        log_weights = pt.switch(y < 0.0, -np.inf, log_p(possible))
+        return possible, pt.maximum(log_weights, np.float64(LOWEST))
+
+    low, high = pt.zeros_like(bound[:, 0]), pt.full_like(bound[:, 0], WIDE)
+    height = lambda u: counted(pt.floor(pt.expm1(u)))[1] + u  # noqa: E731
+    low, high = (pt.expm1(end) for end in narrowed(height, low, high, zooms=4))
+    start = pt.maximum(pt.floor(low), np.float64(0.0))
+    distances, widths = _counts_up_to(high - start)
+    y, log_weights = counted(start[:, None] + distances)
+    return y, log_weights + pt.log(widths)
+
+
+def _counts_up_to(top: Tensor) -> tuple[Tensor, Tensor]:
+    """Whole numbers from 0 to a number (n,), and how many each of them stands for, (n, K)."""
+    half = pt.maximum(pt.ceil((top - FIRST) / MORE / 2.0 - 0.5), 0.0)[:, None]
+    step = 2.0 * half + 1.0  # odd, so that a step has a number in its middle
+    beyond = FIRST + half + step * np.arange(MORE)
+    first = pt.zeros_like(step) + np.arange(float(FIRST))
+    widths = pt.concatenate([pt.ones_like(first), step + pt.zeros_like(beyond)], axis=1)
+    return pt.concatenate([first, beyond], axis=1), widths
 
 
 def _known(log_density: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta
-from bayes_gpx.likelihoods.tails import Slopes, tail_of_rate
+from bayes_gpx.likelihoods.tails import Slopes, both_tails, tail_of_rate
 from bayes_gpx.numerics.gaussian_expectations import half_line
 from bayes_gpx.numerics.special import log_sum_exp
 
@@ -37,19 +37,15 @@ class LogLink(ScalarLikelihood):
         first, second, _ = self.derivatives(f, y, theta, exposure)
         every = pt.broadcast_arrays(f, y, pt.ones_like(f) if exposure is None else exposure, first)
         start, own, times, here = (v.ravel()[:, None] for v in every)
-        found = []
-        for side in (-1.0, 1.0):
-            log_rate = lambda g: self.logp(g, own, theta, times)  # noqa: E731
-            g, log_weights = half_line(log_rate, start, -side)
-            value = log_sum_exp(log_weights)
-            off = self.derivatives(g, own, theta, times)[0] - here
-            share = pt.exp(log_weights - value[:, None])
-            change = pt.switch(share > 0.0, share * off, 0.0).sum(axis=1)
-            value, change = (v.reshape(every[0].shape) for v in (value, change))
-            slope = side * pt.exp(log_rate_here - value)
-            value = pt.minimum(value + pt.log(y), np.float64(0.0))
-            found.append(tail_of_rate(value, slope, change, second))
-        return found[0], found[1]
+        side, g, log_weights = half_line(lambda g: self.logp(g, own, theta, times), start)
+        value = log_sum_exp(log_weights)
+        off = self.derivatives(g, own, theta, times)[0] - here
+        share = pt.exp(log_weights - value[:, None])
+        change = pt.switch(share > 0.0, share * off, 0.0).sum(axis=1)
+        value, change, side = (v.reshape(every[0].shape) for v in (value, change, side))
+        slope = -side * pt.exp(log_rate_here - value)
+        tail = tail_of_rate(value + pt.log(y), slope, change, second)
+        return both_tails(tail, side > 0.0, self.concave)
 
     def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
         """Log of the mean y, or of y per exposure; raises if all y are 0."""

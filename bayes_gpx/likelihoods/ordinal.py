@@ -19,6 +19,7 @@ from bayes_gpx.data.response import read_categories
 from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Response, ScalarLikelihood, Theta
 from bayes_gpx.likelihoods.classification import Logit, Probit, expected
 from bayes_gpx.likelihoods.predictive import Labelled, Predictive
+from bayes_gpx.likelihoods.tails import Slopes
 from bayes_gpx.numerics.gaussian_expectations import nodes
 from bayes_gpx.numerics.jets import Jet, expectation
 
@@ -78,6 +79,15 @@ class Ordinal(Labelled, ScalarLikelihood):
         return {"first": low, "count": high - low + 1, "known": True}
 
     @property
+    def some(self) -> float:  # type: ignore[override]
+        """A possible y."""
+        return float(self.first)
+
+    def highest_y(self, exposure: np.ndarray) -> np.ndarray:
+        """The highest category."""
+        return np.full(len(exposure), self.first + self.count - 1.0)
+
+    @property
     def _categories(self) -> Tensor:
         return pt.as_tensor(self.first + np.arange(float(self.count)))
 
@@ -135,6 +145,16 @@ class Ordinal(Labelled, ScalarLikelihood):
     def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Probability of at most y given f."""
         return self.link.response(self._ends(f, y, theta)[1]).value
+
+    def tails(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Slopes, Slopes]:
+        """Logs of the probabilities of at most y, and of more than y, given f."""
+        end = self._ends(f, y, theta)[1]
+        below, above = (
+            Slopes(self.link.log_probability(z), *self.link.slopes(z)) for z in (end, -end)
+        )
+        return below.along(-1.0), above
 
     def cumulative_predictive(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None

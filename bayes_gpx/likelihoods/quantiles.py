@@ -12,11 +12,9 @@ from numpy.typing import ArrayLike
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
 from bayes_gpx.likelihoods.continuous import SIGMA, Real
-from bayes_gpx.numerics.gaussian_expectations import nodes
-from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, log_normal, log_sum_exp, ndtr
-
-NODES_OF_A_SIDE = 60
-"""Of expectations with weights of rows; others have closed forms."""
+from bayes_gpx.likelihoods.tails import Slopes, tails_of_values
+from bayes_gpx.numerics.gaussian_expectations import nodes_with_kinks
+from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, log_sum_exp, ndtr
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,17 @@ class AsymmetricLaplace(Real):
         high = 1.0 - (1.0 - self.level) * pt.exp(-above * pt.maximum(e, 0.0))
         return pt.switch(e < 0.0, low, high)
 
+    def tails(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Slopes, Slopes]:
+        """Logs of the probabilities of at most y, and of more than y, given f."""
+        given, e, (falls, rises) = (f, y, theta), y - f, self._rates(theta)
+        low = np.log(self.level) - rises * pt.maximum(-e, 0.0)
+        high = np.log1p(-self.level) - falls * pt.maximum(e, 0.0)
+        below = pt.switch(e < 0.0, low, pt.log1p(-pt.exp(high)))
+        above = pt.switch(e < 0.0, pt.log1p(-pt.exp(low)), high)
+        return tails_of_values(below, above, self.logp(*given), *self.derivatives(*given)[:2])
+
     def expected_log(
         self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
@@ -127,17 +136,9 @@ class AsymmetricLaplace(Real):
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Tensor, Tensor]:
         """Nodes of f ~ N(mean, variance), and logs of weights that have p(y | f) in them."""
-        # Each side of the kink has nodes of its own.
+        log_p = lambda f: self.logp(f, y[:, None], theta)  # noqa: E731
         slope = self.derivatives(mean, y, theta)[0]
-        f, _ = nodes(lambda f: self.logp(f, y[:, None], theta), mean, variance, slope, y)
-        low, high = f[:, :1], f[:, -1:]
-        kink = pt.clip(y[:, None], low, high)
-        x, weights = np.polynomial.legendre.leggauss(NODES_OF_A_SIDE)
-        sides = (low, kink - low), (kink, high - kink)
-        f = pt.concatenate([start + wide * (x + 1.0) / 2.0 for start, wide in sides], axis=1)
-        steps = pt.concatenate([wide * weights / 2.0 for _, wide in sides], axis=1)
-        density = log_normal(f, mean[:, None], variance[:, None])
-        return f, self.logp(f, y[:, None], theta) + density + pt.log(steps)
+        return nodes_with_kinks(log_p, mean, variance, slope, y, [y])
 
     def shift(self, theta: Theta) -> Any:
         """Mean of y minus f."""

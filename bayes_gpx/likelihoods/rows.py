@@ -7,6 +7,7 @@ passes on the others.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -17,9 +18,13 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.data.row_data import CENSORING
 from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta
-from bayes_gpx.likelihoods.derived import Tails
+from bayes_gpx.likelihoods.derived import CLEAR, Tails
 from bayes_gpx.likelihoods.tails import Slopes
-from bayes_gpx.numerics.gaussian_expectations import nodes
+from bayes_gpx.numerics.gaussian_expectations import moments, nodes, nodes_with_kinks, wide_nodes
+
+LEAST, TINY = 0.1, 1e-200
+"""What is left of a bound's information where the observed one is negative: about the square of the
+first, times a quarter, as a share."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,13 @@ class Weighted(_OfRows):
         weights, rest = self._parts(exposure)
         return cast(Tensor, weights * self.likelihood.fisher(f, theta, rest))
 
+    def expected_curvature(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Any
+    ) -> tuple[Tensor, ...]:
+        """Weighted information about f, given what kind of row y is of, and its slope."""
+        weights, rest = self._parts(exposure)
+        return tuple(weights * v for v in self.likelihood.expected_curvature(f, y, theta, rest))
+
     def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> Tensor:
         """Curvature for Newton's steps."""
         weights, rest = self._parts(exposure)
@@ -145,8 +157,7 @@ class Censored(_OfRows):
 
     The last two columns of the exposure are the upper end of an interval (in other rows, some
     number above y) and the code of the kind of row. The likelihood has tails; see `tails_of`. Log
-    probabilities of intervals are concave in f, because y has a log-concave density around a
-    location that f moves.
+    probabilities of intervals are concave in f where the log density of y is.
     """
 
     kinds: tuple[str, ...]  # which of `CENSORING` the rows have, without "none"
@@ -154,10 +165,10 @@ class Censored(_OfRows):
     normal = False
     ordered = False  # a censored y is not compared with its prediction
 
-    def _events(
-        self, f: Tensor, y: Tensor, theta: Theta, exposure: Any
-    ) -> list[tuple[Tensor, Slopes]]:
-        """For each kind, its rows, and log probabilities of its events with slopes."""
+    def _bounds(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> tuple[Tensor, Slopes]:
+        """Which rows have bounds, and log probabilities of these with slopes."""
+        rows = _bounded(exposure)
+        f, y, exposure = f[rows], y[rows], exposure[rows]
         upper, code, rest = exposure[..., -2], exposure[..., -1], self._rest(exposure)
         tails = cast(Tails, tails_of(self.likelihood))
         below, above = tails(f, y, theta, rest)
@@ -167,72 +178,121 @@ class Censored(_OfRows):
             # The difference of the smaller tails keeps its digits.
             low = pt.lt(within[0], above[0])
             both = ((within, above), (below, beyond))
-            found["interval"] = _difference(*(_either(low, *v) for v in both))
-        return [(pt.eq(code, CENSORING.index(kind)), found[kind]) for kind in self.kinds]
+            inner, outer = (Slopes(*_either(low, *v)) for v in both)
+            found["interval"] = inner.but_not(outer)
+        first, *others = self.kinds or ("left",)
+        own = found[first]
+        for kind in others:
+            own = Slopes(*_either(pt.eq(code, CENSORING.index(kind)), found[kind], own))
+        return rows, own
 
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> Tensor:
         """Log density of y given f, or log probability of its bounds."""
-        own = self.likelihood.logp(f, _values(y, exposure), theta, self._rest(exposure))
-        for of_rows, found in self._events(f, y, theta, exposure):
-            own = pt.switch(of_rows, found.value, own)
-        return cast(Tensor, own)
+        rows, found = self._bounds(f, y, theta, exposure)
+        own = self.likelihood.logp(f, *self._of_values(y, theta, exposure))
+        return pt.set_subtensor(own[rows], found.value)
 
     def derivatives(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> tuple[Tensor, ...]:
         """First three derivatives of `logp` in f."""
-        given = f, _values(y, exposure), theta, self._rest(exposure)
-        own = self.likelihood.derivatives(*given)
-        for of_rows, found in self._events(f, y, theta, exposure):
-            own = [pt.switch(of_rows, *both) for both in zip(found[1:], own, strict=True)]
-        return tuple(own)
+        rows, found = self._bounds(f, y, theta, exposure)
+        own = self.likelihood.derivatives(f, *self._of_values(y, theta, exposure))
+        return _with(own, rows, found[1:])
+
+    def _of_values(self, y: Tensor, theta: Theta, exposure: Any) -> tuple[Tensor, Theta, Any]:
+        """Arguments of the likelihood: y, and a possible one for a bound, which may be any far."""
+        # The unused branch of a choice must be finite too, or its gradient is NaN.
+        some = np.float64(self.likelihood.some)
+        own = pt.switch(pt.eq(exposure[..., -1], 0), y, some)
+        return cast(Tensor, own), theta, self._rest(exposure)
+
+    def expected_curvature(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Any
+    ) -> tuple[Tensor, ...]:
+        """Expected information about f, and its slope; of a bound, the observed, kept above 0."""
+        rows, found = self._bounds(f, y, theta, exposure)
+        # The square of the slope would be the information if the density did not bend.
+        floor = LEAST * pt.sqr(found.first)
+        root = pt.sqrt(pt.sqr(found.second) + pt.sqr(floor) + TINY)
+        bent = found.second * found.third + 2.0 * LEAST * floor * found.first * found.second
+        W = 0.5 * (root - found.second), 0.5 * (bent / root - found.third)
+        own = self.likelihood.expected_curvature(f, *self._of_values(y, theta, exposure))
+        return _with(own, rows, W)
+
+    def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> Tensor:
+        """Curvature for Newton's steps: of a bound, observed where it is clearly positive."""
+        rows, found = self._bounds(f, y, theta, exposure)
+        most = pt.sqr(found.first)  # where the density does not change with f
+        observed = pt.switch(-found.second > CLEAR * most, -found.second, most)
+        own = self.likelihood.steps(f, *self._of_values(y, theta, exposure))
+        return pt.set_subtensor(own[rows], observed)
 
     def weighed_nodes(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Any
     ) -> tuple[Tensor, Tensor]:
         """Nodes of f ~ N(mean, variance), and logs of weights that have p(y | f) in them."""
+        log_p = lambda f: self.logp(f, y[:, None], theta, exposure[:, None])  # noqa: E731
+        if not self.likelihood.concave:
+            return wide_nodes(log_p, mean, variance)
         # A bound has no highest log probability.
         slope = self.derivatives(mean, y, theta, exposure)[0]
         highest = self.likelihood.highest(mean, y, theta, self._rest(exposure))
         peak = pt.switch(pt.eq(exposure[:, -1], 0), highest, np.inf)
-        log_p = lambda f: self.logp(f, y[:, None], theta, exposure[:, None])  # noqa: E731
+        if not self.likelihood.smooth:
+            ends = y, exposure[:, -2]
+            return nodes_with_kinks(log_p, mean, variance, slope, peak, ends)
         return nodes(log_p, mean, variance, slope, peak)
 
-    expected_log = ScalarLikelihood.expected_log
-    log_predictive = score = ScalarLikelihood.log_predictive
-    posterior_moments = ScalarLikelihood.posterior_moments
+    # The likelihood itself may have a closed form where y is known.
+
+    def expected_log(
+        self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Any
+    ) -> tuple[Tensor, ...]:
+        """E `logp` for f ~ N(mean, sd^2), with its slopes."""
+        rows = _bounded(exposure)
+        known = self.likelihood.expected_log(mean, sd, *self._of_values(y, theta, exposure))
+        given = mean[rows], sd[rows], y[rows], theta, exposure[rows]
+        return _with(known, rows, ScalarLikelihood.expected_log(cast(Any, self), *given))
+
+    def log_predictive(
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Any
+    ) -> Tensor:
+        """Log density of y, or log probability of its bounds, where f ~ N(mean, variance)."""
+        rows, (value, *rest) = _bounded(exposure), self._of_values(y, theta, exposure)
+        known = self.likelihood.log_predictive(value, mean, variance, *rest)
+        given = y[rows], mean[rows], variance[rows], theta, exposure[rows]
+        own = ScalarLikelihood.log_predictive(cast(Any, self), *given)
+        return pt.set_subtensor(known[rows], own)
+
+    score = log_predictive
+
+    def posterior_moments(
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Any
+    ) -> tuple[Tensor, ...]:
+        """Mean and variance of f given y or its bounds where f ~ N(mean, variance) before."""
+        rows, (value, *rest) = _bounded(exposure), self._of_values(y, theta, exposure)
+        known = self.likelihood.posterior_moments(value, mean, variance, *rest)
+        given = y[rows], mean[rows], variance[rows], theta, exposure[rows]
+        return _with(known, rows, moments(*self.weighed_nodes(*given)))
 
 
 def tails_of(likelihood: Any) -> Tails | None:
     """The function of logs of the probabilities of at most y, and of more than y, with slopes in f.
 
-    `log_tails` have a closed form, and `tails` are integrals. None where there is neither.
+    `log_tails` are of a real number, and `tails` of any y. None where there is neither.
     """
     return getattr(likelihood, "log_tails", None) or getattr(likelihood, "tails", None)
 
 
-def _values(y: Tensor, exposure: Any) -> Tensor:
-    """The values of y, and some possible one in place of a bound, which may be any far away."""
-    # The unused branch of a choice must be finite too, or its gradient is NaN.
-    return cast(Tensor, pt.switch(pt.eq(exposure[..., -1], 0), y, np.float64(1.0)))
+def _either(which: Tensor, one: Sequence, other: Sequence) -> tuple[Tensor, ...]:
+    return tuple(pt.switch(which, *both) for both in zip(one, other, strict=True))
 
 
-def _either(which: Tensor, one: Slopes, other: Slopes) -> Slopes:
-    return Slopes(*(pt.switch(which, *both) for both in zip(one, other, strict=True)))
+def _bounded(exposure: Any) -> Tensor:
+    """Positions of rows with bounds; the exposure is (n, k), or (n, 1, k) beside nodes of f."""
+    code = exposure[..., -1]
+    return pt.nonzero(pt.neq(code if code.ndim == 1 else code[:, 0], 0))[0]
 
 
-def _difference(a: Slopes, b: Slopes) -> Slopes:
-    """Log of exp(a) - exp(b), with its derivatives."""
-    less = b.value - a.value
-    share = -1.0 / pt.expm1(less)
-    first, second, third = (
-        share * one - (share - 1.0) * other
-        for one, other in zip(_relative(a), _relative(b), strict=True)
-    )
-    slope, curvature = first, second - pt.sqr(first)
-    value = a.value + pt.log(-pt.expm1(less))
-    return Slopes(value, slope, curvature, third - 3.0 * slope * curvature - slope**3)
-
-
-def _relative(a: Slopes) -> tuple[Tensor, Tensor, Tensor]:
-    """Slopes of exp(a), over exp(a)."""
-    _, first, second, third = a
-    return first, second + pt.sqr(first), third + 3.0 * first * second + first**3
+def _with(known: Sequence[Tensor], rows: Tensor, found: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The same with others in some rows."""
+    return tuple(pt.set_subtensor(v[rows], w) for v, w in zip(known, found, strict=True))

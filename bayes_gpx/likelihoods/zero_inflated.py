@@ -14,6 +14,7 @@ from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
 from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson
 from bayes_gpx.likelihoods.derived import CLEAR, FARTHEST, Derived
 from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
+from bayes_gpx.likelihoods.tails import Slopes
 
 INFLATION = DefaultPrior(lambda name: pm.Beta(name, alpha=1.0, beta=3.0))
 
@@ -37,6 +38,16 @@ class _ZeroInflated(LogLink, Derived):
         own = self.uninflated.logp(f - pt.log1p(-inflation), y, theta, exposure)
         zero = pt.log1p((1.0 - inflation) * pt.expm1(own))
         return pt.switch(pt.eq(y, 0.0), zero, pt.log1p(-inflation) + own)
+
+    def tails(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Slopes, Slopes]:
+        """Logs of the probabilities of at most y, and of more than y, given f."""
+        log_share = pt.log1p(-theta["inflation"])
+        below, above = self.uninflated.tails(f - log_share, y, theta, exposure)
+        others = below._replace(value=log_share + below.value)
+        zeros = Slopes(pt.log(theta["inflation"]), *[pt.zeros_like(f)] * 3)
+        return others.or_else(zeros), above._replace(value=log_share + above.value)
 
     @abstractmethod
     def _others(self, rate: Tensor, theta: Theta) -> tuple[Tensor, Tensor]:

@@ -32,6 +32,7 @@ from bayes_gpx.model.latent_variables import latent_names
 from bayes_gpx.model.observed_response import (
     collapsed,
     observe,
+    refuse_bounds,
     refuse_many,
     refuse_row_data,
     refuse_streamed,
@@ -108,6 +109,7 @@ class Model(Views):
                 fields["names"] = training.labels  # of categories, which stay numbers elsewhere
                 training = replace(training, labels=None)
             specification = replace(specification, settled=tuple(fields.items()))
+        refuse_bounds(training, specification.observation)
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
         self.posteriors, self.structures = {}, {}

@@ -19,7 +19,7 @@ from pytensor.graph.basic import Constant
 from pytensor.graph.replace import clone_replace
 
 from bayes_gpx.aliases import Rename, Tensor, TensorLike
-from bayes_gpx.data.row_data import RowData
+from bayes_gpx.data.row_data import CENSORING, RowData
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.training import TrainingData
 from bayes_gpx.likelihoods.rows import tails_of
@@ -382,9 +382,8 @@ def refuse_row_data(
         ),
         (
             rows.censoring is not None and tails_of(observation) is None,
-            f"{likelihood}, for which bounds of y are not supported",
-            "Use 'normal', 'lognormal', 'gamma', 'weibull', 'loglogistic', 'poisson' or "
-            "'negative_binomial'",
+            f"{likelihood}, of which y have no order, so no bounds of y",
+            "For ordered categories use 'ordinal'",
         ),
         (
             given == "weights" and specification.family == "GPX" and not (no_deviations or exact),
@@ -407,6 +406,23 @@ def refuse_row_data(
             f"weights have a mean of {mean:.3g}. They count as repeated rows with exactly the same "
             "y, of which a noise sd near 0 is the best explanation. Divide them by their mean, or "
             "give sigma a prior that keeps it away from 0."
+        )
+
+
+def refuse_bounds(training: TrainingData, observation: Any) -> None:
+    """Raise for a lower bound that no y is above."""
+    rows = training.row_data
+    if rows is None or rows.censoring is None:
+        return
+    exposure = np.ones(1) if training.exposure is None else training.exposure
+    beyond = np.isin(rows.censoring, [CENSORING.index(kind) for kind in ("right", "interval")])
+    wrong = np.flatnonzero(beyond & (training.y >= observation.highest_y(exposure)))
+    if len(wrong):
+        row = wrong[0]
+        raise ValueError(
+            f"censoring is {CENSORING[int(rows.censoring[row])]!r} at position {row}, where y is "
+            f"{training.y[row]:g}, but no y is above that. Pass 'none' if y is known, or a lower "
+            "number if y is at least this."
         )
 
 

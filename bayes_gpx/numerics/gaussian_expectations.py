@@ -3,8 +3,10 @@
 # The trapezoid rule converges exponentially for analytic integrands that vanish at both ends.
 # Gauss-Hermite nodes do not: the poles of the logistic function spoil them.
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -13,7 +15,7 @@ from scipy.special import ndtri
 from scipy.stats import qmc
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.numerics.special import log_normal, log_sum_exp, ndtr, softplus, stirling
+from bayes_gpx.numerics.special import log_normal, log_sum_exp, ndtr, stirling
 
 NODES = 281
 """Nodes of a trapezoid rule, exact to round-off whatever the standard deviation; with Student-t
@@ -28,12 +30,32 @@ DROP = 36.0
 SDS = 9.0
 """Standard deviations at which a normal density is below this limit."""
 
+WIDE = 33.0
+"""Bounds in standard deviations of f where a log density is not concave; also bounds of log y, of
+the log odds of y and of arcsinh y in integrals over y."""
+
+NODES_OF_A_SIDE = 60
+"""Of integrals up to a kink, and beyond it."""
+
 FURTHEST, FEW = 8.0, 41
 """The trapezoid rule from -8 to 8 with 41 nodes, for a standard normal variable. With a logit link
 expectations are good to 1e-10 for standard deviations of f up to 2, and to 1e-4 at 5."""
 
 POINTS = 128
 """Quasi-random points, in pairs x and -x, where a row has several latent values."""
+
+
+LARGEST = 700.0
+"""Larger numbers than this have no exponential."""
+
+LEAST_FALL = 0.02
+"""Tails fall at least so fast, in logs."""
+
+_X, _W = np.polynomial.legendre.leggauss(16)
+_ENDS = np.array([0.0, 0.5, 1.5, 4.0, 12.0, 40.0, 130.0, 400.0, 1300.0])[:, None]
+DISTANCES = (_ENDS[:-1] + np.diff(_ENDS, axis=0) * (_X + 1.0) / 2.0).ravel()
+STEPS_BETWEEN = (np.diff(_ENDS, axis=0) * _W / 2.0).ravel()
+"""Nodes from 0 to infinity, and their weights, for what falls about like exp(-distance)."""
 
 
 def nodes(
@@ -59,6 +81,36 @@ def nodes(
     return mean[:, None] + sd[:, None] * z, log_weights - 0.5 * np.log(2.0 * np.pi)
 
 
+def wide_nodes(
+    log_g: Callable[[Tensor], Tensor], mean: Tensor, variance: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Such nodes for a g that need not be log-concave."""
+    sd = pt.sqrt(variance)
+    at = lambda z: mean[:, None] + sd[:, None] * z  # noqa: E731
+    height = lambda z: log_g(at(z)) - pt.sqr(z) / 2.0  # noqa: E731
+    z, log_weights = trapezoid(height, pt.full_like(mean, -WIDE), pt.full_like(mean, WIDE))
+    return at(z), log_weights - 0.5 * np.log(2.0 * np.pi)
+
+
+def nodes_with_kinks(
+    log_g: Callable[[Tensor], Tensor],
+    mean: Tensor,
+    variance: Tensor,
+    slope: Tensor,
+    peak: TensorLike,
+    kinks: Sequence[Tensor],
+) -> tuple[Tensor, Tensor]:
+    """Such nodes for a log-concave g with kinks, (n,) each, in rising order."""
+    f, _ = nodes(log_g, mean, variance, slope, peak)
+    low, high = f[:, :1], f[:, -1:]
+    ends = [low, *(pt.clip(kink[:, None], low, high) for kink in kinks), high]
+    x, weights = np.polynomial.legendre.leggauss(NODES_OF_A_SIDE)
+    sides = [(start, end - start) for start, end in itertools.pairwise(ends)]
+    f = pt.concatenate([start + wide * (x + 1.0) / 2.0 for start, wide in sides], axis=1)
+    steps = pt.concatenate([wide * weights / 2.0 for _, wide in sides], axis=1)
+    return f, log_g(f) + log_normal(f, mean[:, None], variance[:, None]) + pt.log(steps)
+
+
 def trapezoid(
     height: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, zooms: int = ZOOMS
 ) -> tuple[Tensor, Tensor]:
@@ -68,18 +120,23 @@ def trapezoid(
     return x, height(x) + pt.log((high - low) / (NODES - 1))[:, None]
 
 
-def half_line(
-    height: Callable[[Tensor], Tensor], start: Tensor, side: float
-) -> tuple[Tensor, Tensor]:
-    """Nodes x (n, K) and log weights of such an integral from `start` (n, 1) to -inf or inf.
+def half_line(height: Callable[[Tensor], Tensor], start: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Nodes x (n, K) and log weights of such an integral from `start` (n, 1) to one side.
 
-    `side` is -1 or 1. Distances from `start` go from 1e-30 to 1000. An integrand that falls off
-    more slowly than exp(-0.07 distance) loses up to a thousandth.
+    It is the side (n, 1), -1 or 1, on which the integrand falls: at a distance, at most a hundred
+    times more slowly than its slope and curvature at `start` say.
     """
-    x = lambda v: start + side * softplus(v)  # noqa: E731
-    low, high = (pt.full_like(start[:, 0], end) for end in (-70.0, 1000.0))
-    v, log_weights = trapezoid(lambda v: height(x(v)) - softplus(-v), low, high, zooms=6)
-    return x(v), log_weights
+    slope: Any = pt.grad(height(start).sum(), start)
+    curvature: Any = pt.grad(slope.sum(), start)
+    bend = pt.sqrt(pt.maximum(-curvature, 0.0))
+    fall = pt.abs(slope) + pt.switch(bend < np.float64(1e100), bend, 0.0)
+    # Up to round-off, the sum does not depend on its nodes.
+    side = disconnected_grad(pt.switch(slope > 0.0, np.float64(-1.0), np.float64(1.0)))
+    unit = disconnected_grad(1.0 / pt.maximum(fall, LEAST_FALL))
+    x = start + side * unit * DISTANCES
+    # Exponentials of nodes stay finite, or gradients would be NaN.
+    near = pt.clip(x, np.float64(-LARGEST), np.float64(LARGEST))
+    return side, near, height(near) - pt.abs(x - near) + pt.log(unit * STEPS_BETWEEN)
 
 
 def narrowed(

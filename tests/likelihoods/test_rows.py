@@ -1,6 +1,7 @@
 """Weights of rows, and rows of which only bounds of y are known."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pytensor.tensor as pt
 import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
+from scipy.special import expit
 
 import bayes_gpx as bx
 import lifelines_values
@@ -32,8 +34,14 @@ RESPONSES = {
     "weibull": np.exp(F) * RNG.weibull(2.0, size=N),
 }
 RESPONSES["gamma"] = RESPONSES["weibull"]
+RESPONSES["beta"] = expit(F + 0.3 * RNG.normal(size=N))
+RESPONSES["asymmetric_laplace"] = RESPONSES["student_t"]
+RESPONSES["ordinal"] = np.minimum(RESPONSES["poisson"], 4)
+RESPONSES["binomial"] = RESPONSES["zero_inflated_poisson"] = RESPONSES["poisson"]
 THETA = {"lengthscale": np.array([0.7, 1.5]), "amplitude": 1.1}
-BESIDE = {"sigma": 0.4, "nu": 4.0, "shape": 2.0}
+BESIDE = {"sigma": 0.4, "nu": 4.0, "shape": 2.0, "precision": 5.0, "inflation": 0.2}
+BESIDE["dispersion"] = 2.0
+BESIDE["cutpoint"] = np.array([-1.0, 0.0, 0.7, 1.5])
 WEIGHTS = np.where(np.isin(np.arange(N), [2, 5]), 2.0, 1.0)
 WEIGHTS[9] = 3.0
 REPEATED = np.repeat(np.arange(N), WEIGHTS.astype(int))
@@ -157,6 +165,49 @@ def test_weighted_scores_are_sums_of_those_of_single_rows():
         assert_allclose(found["pit"][row], stats.norm.cdf(y[row], mean, variance**0.5), rtol=1e-8)
 
 
+LONG = "beta", "Cauchy noise", "zero_inflated_negative_binomial"
+COUNTED = "gamma", "negative_binomial"
+CUTPOINTS = np.array([-1.0, -0.2, 0.3, 1.0, 2.0])
+
+
+class Inflated:
+    """Counts with a fifth of further zeros, of mean exp(f)."""
+
+    def __init__(self, counts, f):
+        self.counts = counts(np.exp(f) / 0.8)
+
+    def logpmf(self, y):
+        return np.log(0.2 * (y == 0) + 0.8 * self.counts.pmf(y))
+
+    def cdf(self, y):
+        return 0.2 + 0.8 * self.counts.cdf(y)
+
+    def logcdf(self, y):
+        return np.log(self.cdf(y))
+
+    def logsf(self, y):
+        return np.log(0.8) + self.counts.logsf(y)
+
+
+class Categories:
+    """Ordered categories 0 to 5."""
+
+    def __init__(self, f):
+        self.ends = np.concatenate([[-np.inf], CUTPOINTS - f, [np.inf]])
+
+    def logpmf(self, y):
+        return np.log(self.cdf(y) - self.cdf(y - 1.0))
+
+    def cdf(self, y):
+        return expit(self.ends[int(y) + 1])
+
+    def logcdf(self, y):
+        return np.log(self.cdf(y))
+
+    def logsf(self, y):
+        return np.log(expit(-self.ends[int(y) + 1]))
+
+
 KNOWN = {
     "normal": ({"sigma": 0.5}, lambda f: stats.norm(f, 0.5)),
     "lognormal": ({"sigma": 0.5}, lambda f: stats.lognorm(0.5, scale=np.exp(f - 0.125))),
@@ -171,10 +222,37 @@ KNOWN = {
         {"dispersion": 1.7},
         lambda f: stats.nbinom(1.7, 1.7 / (1.7 + np.exp(f))),
     ),
+    "student_t": ({"sigma": 0.5, "nu": 3.0}, lambda f: stats.t(3.0, f, 0.5)),
+    "asymmetric_laplace": (
+        {"sigma": 0.2},
+        lambda f: stats.laplace_asymmetric(np.sqrt(0.3 / 0.7), f, 0.2 / np.sqrt(0.3 * 0.7)),
+    ),
+    "beta": ({"precision": 4.0}, lambda f: stats.beta(4.0 * expit(f), 4.0 * expit(-f))),
+    "binomial": ({}, lambda f: stats.binom(9, expit(f))),
+    "zero_inflated_poisson": ({"inflation": 0.2}, lambda f: Inflated(stats.poisson, f)),
+    "zero_inflated_negative_binomial": (
+        {"inflation": 0.2, "dispersion": 1.7},
+        lambda f: Inflated(lambda mean: stats.nbinom(1.7, 1.7 / (1.7 + mean)), f),
+    ),
+    "ordinal": ({"cutpoint": CUTPOINTS}, lambda f: Categories(f)),
+    "counts of one's own": ({}, lambda f: stats.geom(-np.expm1(-np.exp(-f)), loc=-1)),
+    "Cauchy noise": ({"scale": 0.6}, lambda f: stats.cauchy(f, 0.6)),
     "Gumbel noise": ({"scale": 0.6}, lambda f: stats.gumbel_r(f, 0.6)),
     "a proportion": ({}, lambda f: stats.powerlaw(np.exp(f))),
 }
 OWN = {
+    "asymmetric_laplace": bx.likelihoods.asymmetric_laplace(quantile=0.3),
+    "ordinal": replace(named("ordinal"), count=6),
+    "counts of one's own": bx.likelihoods.custom(
+        lambda f, exposure: pm.DiscreteWeibull.dist(pm.math.exp(-pm.math.exp(-f)), 1.0),
+        mean=lambda f, exposure: 1.0 / pm.math.expm1(pm.math.exp(-f)),
+        support="counts",
+    ),
+    "Cauchy noise": bx.likelihoods.custom(
+        lambda f, exposure, scale: pm.Cauchy.dist(f, scale),
+        mean=lambda f, exposure: f,
+        priors={"scale": pm.HalfNormal.dist(1.0)},
+    ),
     "Gumbel noise": bx.likelihoods.custom(
         lambda f, exposure, scale: pm.Gumbel.dist(f, scale),
         mean=lambda f, exposure: f,
@@ -188,22 +266,24 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in KNOWN]
+)
 def test_bounds_have_the_probabilities_of_scipy(name):
     """With slopes that are differences of them, also where a tail is 1e-100."""
     values, distribution = KNOWN[name]
     theta = {n: pt.as_tensor(np.float64(v)) for n, v in values.items()}
-    given = Censored(OWN.get(name) or named(name), CENSORING[1:])
+    plain = OWN.get(name) or named(name)
+    given = Censored(plain, CENSORING[1:])
     f, low, high = np.array([-0.7, 0.1, 0.9, 0.4, 4.0]), 2.0, 4.0
-    if name == "a proportion":
+    if name in ("a proportion", "beta"):
         low, high = 0.3, 0.9
     codes = [0, 1, 2, 3, 1]
-    exposures = np.column_stack([np.ones(5), np.full(5, high), codes])
+    exposed = np.full(5, 9.0 if name == "binomial" else 1.0)
+    exposures = np.column_stack([exposed, np.full(5, high), codes])
     symbol, y = pt.dvector("f"), np.full(5, low)
-    outputs = [
-        given.logp(symbol, pt.as_tensor(y), theta, pt.as_tensor(exposures)),
-        *given.derivatives(symbol, pt.as_tensor(y), theta, pt.as_tensor(exposures)),
-    ]
+    known = symbol, pt.as_tensor(y), theta, pt.as_tensor(exposures)
+    outputs = [given.logp(*known), *given.derivatives(*known), *given.expected_curvature(*known)]
     function = pytensor.function([symbol], outputs, mode=MODE)
     of = [distribution(value) for value in f]
     expected = [
@@ -216,10 +296,16 @@ def test_bounds_have_the_probabilities_of_scipy(name):
     found = function(f)
     assert_allclose(found[0], expected, rtol=1e-10, atol=1e-8 if name in OWN else 0.0)
     after, before = function(f + 1e-4), function(f - 1e-4)
-    for k in range(3):
+    for k in (0, 1, 2, 4):
+        rows = slice(1 if k == 4 else 0, None)
         difference = (after[k] - before[k]) / 2e-4
-        assert_allclose(found[k + 1], difference, rtol=1e-6, atol=1e-6)
-    assert (found[2] <= 1e-12).all()
+        assert_allclose(found[k + 1][rows], difference[rows], rtol=1e-6, atol=1e-6)
+    if plain.concave:
+        assert (found[2] <= 1e-12).all()
+    # Of a bound it is the observed information, with something left where that is negative.
+    assert (found[4] >= 0.0).all()
+    off = found[4][1:] + np.minimum(found[2][1:], 0.0)
+    assert ((0.0 <= off) & (off <= 0.05 * found[1][1:] ** 2 + 1e-12)).all()
 
 
 @pytest.mark.parametrize(
@@ -229,15 +315,23 @@ def test_bounds_have_the_probabilities_of_scipy(name):
         ("poisson", ("left", 1e6)),
         ("gamma", ("right", 1e-300)),
         pytest.param("weibull", ("right", 1e-300), marks=pytest.mark.slow),
+        ("student_t", ("right", -1e9)),
+        ("asymmetric_laplace", ("left", 1e6)),
+        ("ordinal", ("left", 4)),
+        pytest.param("beta", ("right", 1e-200), marks=pytest.mark.slow),
+        pytest.param("zero_inflated_poisson", ("left", 1e6), marks=pytest.mark.slow),
+        pytest.param("binomial", ("left", 9), marks=pytest.mark.slow),
     ],
 )
 def test_a_bound_that_says_nothing_is_no_row(likelihood, bound):
     y = RESPONSES[likelihood].copy()
     censoring = np.full(N, "none", dtype=object)
     censoring[:3], y[:3] = bound
-    whole = bx.GP(X, y, likelihood=likelihood, censoring=censoring, scale=False)
-    fewer = bx.GP(X[3:], y[3:], likelihood=likelihood, scale=False)
-    x = 0.1 * np.arange(1.0, 3.0 + len(theta_of(whole)) - 1.0)
+    trials = [{"trials": np.full(m, 9)} if likelihood == "binomial" else {} for m in (N, N - 3)]
+    known = {"likelihood": likelihood, "scale": False}
+    whole = bx.GP(X, y, censoring=censoring, **known, **trials[0])
+    fewer = bx.GP(X[3:], y[3:], **known, **trials[1])
+    x = 0.1 * np.arange(1.0, 1.0 + sum(np.size(v) for v in theta_of(whole).values()))
     values = [density_at(m, x)[0] for m in (whole, fewer)]
     assert_allclose(*values, rtol=1e-9)
     found = [bx.predictions(m, theta_of(m), X[:4], on="latent", **SUMMARY) for m in (whole, fewer)]
@@ -245,15 +339,26 @@ def test_a_bound_that_says_nothing_is_no_row(likelihood, bound):
         assert_allclose(found[0][name], found[1][name], atol=1e-8)
 
 
-@pytest.mark.parametrize("likelihood", ["gamma", "negative_binomial"])
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        "gamma",
+        "negative_binomial",
+        "student_t",
+        "asymmetric_laplace",
+        pytest.param("beta", marks=pytest.mark.slow),
+    ],
+)
 def test_a_density_with_bounds_has_the_gradient_of_its_differences(likelihood):
     """Sums over f depend on the hyperparameters of the likelihood, too."""
-    y = np.minimum(RESPONSES["poisson"] + (likelihood == "gamma"), 2.0)
-    kinds = np.where(y < 2.0, "none", "right")
-    model = bx.GP(X, y, likelihood=likelihood, censoring=kinds)
-    x, step = np.array([0.1, -0.2, 0.3, 0.4]), 1e-4
+    y = RESPONSES["poisson" if likelihood in COUNTED else likelihood] + (likelihood == "gamma")
+    bound = np.quantile(y, 0.7, method="lower")
+    y, kinds = np.minimum(y, bound), np.where(y < bound, "none", "right")
+    model = bx.GP(X, y, likelihood=likelihood, censoring=kinds, scale=False)
+    count, step = len(theta_of(model)) + 1, 1e-4
+    x = np.array([0.1, -0.2, 0.3, 0.4, 0.5])[:count]
     density = Density(model.objective, jacobian=True).value_and_slope()
-    values = [float(density(x + s * e)[0]) for e in np.eye(4) for s in (step, -step)]
+    values = [float(density(x + s * e)[0]) for e in np.eye(count) for s in (step, -step)]
     differences = (np.array(values[::2]) - values[1::2]) / (2.0 * step)
     assert_allclose(density(x)[1], differences, rtol=1e-5, atol=1e-5)
 
@@ -322,8 +427,21 @@ def test_a_model_of_latent_values_has_the_density_of_its_rows():
         ({"censoring": ["none"] * (N - 1) + ["dead"]}, "'dead' at position 15"),
         ({"censoring": ["interval"] * N}, "no upper end"),
         (
-            {"censoring": ["left"] * N, "likelihood": "student_t", "y": "student_t"},
-            "are not supported",
+            {"censoring": ["left"] * N, "likelihood": "bernoulli", "y": "bernoulli"},
+            "no bounds of y. For ordered categories",
+        ),
+        (
+            {"censoring": ["none"] * 9 + ["right"] * 7, "likelihood": "ordinal", "y": "poisson"},
+            "no y is above that",
+        ),
+        (
+            {
+                "censoring": ["right"] * N,
+                "likelihood": "binomial",
+                "trials": 6 * [4] + [9] * 10,
+                "y": "poisson",
+            },
+            "no y is above that",
         ),
         ({"weights": np.ones(N), "likelihood": "categorical", "y": "bernoulli"}, "several latent"),
     ],

@@ -15,7 +15,7 @@ that may be negative.
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pytensor
@@ -144,8 +144,8 @@ def local_graph(likelihood: ScalarLikelihood) -> tuple[list[Tensor], list[Tensor
     slope, curvature, third = likelihood.derivatives(f, y, theta, exposure)
     W, steps, observed = -curvature, -curvature, -curvature
     if not likelihood.concave:
-        W, steps = likelihood.fisher(f, theta, exposure), likelihood.steps(f, y, theta, exposure)
-        third = -cast(Tensor, pt.grad(W.sum(), f, disconnected_inputs="ignore"))
+        W, rise = likelihood.expected_curvature(f, y, theta, exposure)
+        steps, third = likelihood.steps(f, y, theta, exposure), -rise
     highest = pt.zeros_like(f) + likelihood.highest(f, y, theta, exposure)
     outputs = [logp.sum(), slope, W, third, steps, observed, highest]
     return [f, y, exposure, *theta.values()], outputs
@@ -396,7 +396,7 @@ class LaplaceEvidence(FindsMode):
         own = [*theta.values()]
         slope, curvature, _ = self.likelihood.derivatives(f, y, theta, exposure)
         if not self.likelihood.concave:
-            curvature = -self.likelihood.fisher(f, theta, exposure)
+            curvature = -self.likelihood.expected_curvature(f, y, theta, exposure)[0]
         local = (
             self.likelihood.logp(f, y, theta, exposure) + pull * slope + 0.5 * variance * curvature
         )
