@@ -295,8 +295,7 @@ class GPClassifier(ClassifierMixin, _Estimator):
     def fit(self, X: Table, y: Column, sample_weight: Column | None = None) -> Self:
         """Infer the hyperparameters from X (n, d) and labels y (n,).
 
-        `sample_weight` are the `weights` of `bayes_gpx.GP`, for two classes; rows of weight 0 are
-        left out.
+        `sample_weight` are the `weights` of `bayes_gpx.GP`; rows of weight 0 are left out.
         """
         X, labels = self._training(X, _of_numpy(y))
         check_classification_targets(labels)

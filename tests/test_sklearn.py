@@ -250,8 +250,6 @@ CHECKS = [
     # Equal to 1e-7 are densities of weights and of repeated rows, as tests of the model show, but
     # optimizers stop some 1e-5 from their maxima.
     if check.func.__name__ != "check_sample_weight_equivalence_on_dense_data"
-    # These have three classes, of which rows have no weights; another test has two.
-    and not (kind is bx.sklearn.GPClassifier and "sample_weight" in check.func.__name__)
 ]
 
 

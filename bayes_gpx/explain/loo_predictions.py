@@ -149,6 +149,8 @@ def loo_predictions(
     )
     joint, terms, mean, spread, *more = found
     observation, training = model.specification.observation, model.training
+    exposure, rows = training.scaled_exposure, training.row_data or RowData()
+    counted = 1.0 if rows.weights is None else rows.weights
     if observation.processes:
         cov = spread @ spread.swapaxes(-1, -2)
         moments = observation.moments(mean + observation.centers, cov)
@@ -156,7 +158,7 @@ def loo_predictions(
     elif observation.class_shape:
         expected, at_most = probabilities(mean, spread @ spread.swapaxes(-1, -2)), []
         label = training.scaled()["y"].astype(int)[:, None]
-        terms = np.log(np.take_along_axis(expected, label[None, None], axis=-1)[..., 0])
+        terms = counted * np.log(np.take_along_axis(expected, label[None, None], axis=-1)[..., 0])
         if codes is not None:
             joint = np.where(np.bincount(codes)[codes] == 1, terms, joint)
     else:
@@ -173,8 +175,6 @@ def loo_predictions(
     every = _repeated(log_weights, each)
     weights = np.exp(log_weights)
     first = _averaged(weights, expected)
-    exposure, rows = training.scaled_exposure, training.row_data or RowData()
-    counted = 1.0 if rows.weights is None else rows.weights
     if observation.processes:
         sd = np.sqrt(_averaged(weights, around + (expected - first) ** 2))
     elif observation.mean_name is None:

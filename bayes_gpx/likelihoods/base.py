@@ -445,7 +445,11 @@ class VectorLikelihood(Likelihood):
         f, weights = self._nodes(mean, root)
         return log_sum_exp(self.logp(f, y[:, None], theta or {}) + np.log(weights))
 
-    score = log_predictive
+    def score(
+        self, y: Tensor, mean: Tensor, root: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> Tensor:
+        """What y adds to a sum of log predictive densities, as `log_predictive`."""
+        return self.log_predictive(y, mean, root, theta, exposure)
 
     def _nodes(self, mean: Tensor, root: Tensor) -> tuple[Tensor, np.ndarray]:
         """Nodes (n, K, C) of f ~ N(mean, root root') and weights (K,)."""

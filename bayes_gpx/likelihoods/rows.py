@@ -107,12 +107,12 @@ class Weighted(_OfRows):
     def derivatives(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> tuple[Tensor, ...]:
         """Derivatives of `logp` in f."""
         weights, rest = self._parts(exposure)
-        return tuple(weights * v for v in self.likelihood.derivatives(f, y, theta, rest))
+        return weighed(weights, self.likelihood.derivatives(f, y, theta, rest))
 
     def fisher(self, f: Tensor, theta: Theta, exposure: Any) -> Tensor:
         """Weighted information about f."""
         weights, rest = self._parts(exposure)
-        return cast(Tensor, weights * self.likelihood.fisher(f, theta, rest))
+        return weighed(weights, [self.likelihood.fisher(f, theta, rest)])[0]
 
     def expected_curvature(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Any
@@ -131,7 +131,7 @@ class Weighted(_OfRows):
     ) -> tuple[Tensor, ...]:
         """E `logp` for f ~ N(mean, sd^2), with its slopes."""
         weights, rest = self._parts(exposure)
-        return tuple(weights * v for v in self.likelihood.expected_log(mean, sd, y, theta, rest))
+        return weighed(weights, self.likelihood.expected_log(mean, sd, y, theta, rest))
 
     def weighed_nodes(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Any
@@ -296,3 +296,8 @@ def _bounded(exposure: Any) -> Tensor:
 def _with(known: Sequence[Tensor], rows: Tensor, found: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The same with others in some rows."""
     return tuple(pt.set_subtensor(v[rows], w) for v, w in zip(known, found, strict=True))
+
+
+def weighed(weights: Tensor, each: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Arrays times the weight of each row, which may have several latent values."""
+    return tuple(pt.shape_padright(weights, v.ndim - weights.ndim) * v for v in each)

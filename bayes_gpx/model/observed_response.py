@@ -369,15 +369,18 @@ def refuse_row_data(
     rows, observation = cast(RowData, training.row_data), specification.observation
     given = "weights" if rows.weights is not None else "censoring"
     likelihood = f"likelihood={specification.likelihood!r}"
-    no_deviations = "sigma_w" in priors and np.isscalar(priors["sigma_w"]) and not priors["sigma_w"]
+    sigma_w = priors.get("sigma_w")  # a number, or an array of one in a saved model
+    no_deviations = isinstance(sigma_w, int | float | np.number | np.ndarray) and not np.any(
+        sigma_w
+    )
     around = specification.approximation is not None or specification.grouped
     # Of other models, p(y | g) with deviations integrated out has no closed form here.
     exact = specification.normal and rows.censoring is None and not around
     exact = exact and not specification.hierarchical and specification.outputs is None
     for wrong, what, cure in (
         (
-            bool(observation.class_shape),
-            f"{likelihood}, which has several latent values of a row",
+            rows.censoring is not None and bool(observation.class_shape),
+            f"{likelihood}, which has several latent values of a row, so no bounds of y",
             "Use one of a single latent value",
         ),
         (

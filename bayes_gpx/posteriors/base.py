@@ -79,6 +79,22 @@ class Conditioning:
         return own if self.counts is None else own * self.counts
 
     @property
+    def row_weights(self) -> TensorLike:
+        """Weights of the rows' log densities, (n,), or 1."""
+        return self.exposure[:, -1] if isinstance(self.likelihood, Weighted) else 1.0
+
+    @property
+    def rows(self) -> list[Tensor]:
+        """The y of rows, and their weights if there are any, for a search of several values."""
+        return [self.y, self.row_weights] if isinstance(self.likelihood, Weighted) else [self.y]
+
+    @property
+    def label_information(self) -> Tensor:
+        """Weights of rows in each column of a label (n, C), 0 in the others."""
+        own = pt.eq(self.y[:, None], pt.arange(self.likelihood.classes))
+        return own * pt.shape_padright(pt.as_tensor(self.row_weights))
+
+    @property
     def counts(self) -> Tensor | None:
         """Weights of rows that deviate, (n,)."""
         return getattr(self.process, "counts", None)

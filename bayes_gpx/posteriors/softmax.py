@@ -137,7 +137,7 @@ class Coupled:
     # (C + 1, n, n), of K + D_c^-1 for each class, and of S; see
     # `bayes_gpx.posteriors.evidence.softmax`.
     root: Any
-    y: Any  # (n,), codes of the labels
+    p: Any  # (n, C), probabilities at the mode, times the weights of rows
 
     def of(self, label: TensorLike | None) -> Callable[[Operator], OfOneClass]:
         """One class's posterior: call it with an operator."""
@@ -155,9 +155,7 @@ class Coupled:
 
         `normal` are standard normals e (n, C); With v the last factor, this is v - C K v.
         """
-        own = pt.eq(self.y[:, None], pt.arange(self.alpha.shape[1]))
-        p = pt.maximum(own - self.alpha, 0.0)
-        v = spread(p, gathered(p, values) + normal)
+        v = spread(self.p, gathered(self.p, values) + normal)
         each = solve(self.root[:-1], pt.dot(K, v).T[:, :, None])
         between = solve(self.root[-1], each.sum(axis=0))
         within = each - solve(self.root[:-1], between[None])

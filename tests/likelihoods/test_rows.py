@@ -52,6 +52,12 @@ def theta_of(model):
     return THETA | {name: v for name, v in BESIDE.items() if name in model.hyperparameters}
 
 
+def all_at(value, model):
+    """All hyperparameters with one value."""
+    known = {v.name: v.eval().shape for v in model.pymc.free_RVs}
+    return {name: np.full(known[name], value) for name in model.hyperparameters}
+
+
 def density_at(model, x):
     """Log density of the unconstrained hyperparameters, and its gradient."""
     density = Density(model.objective, jacobian=True).value_and_slope()
@@ -89,6 +95,68 @@ def test_a_row_with_weight_2_is_a_row_twice(likelihood, approximation):
         assert_allclose(one, other, atol=1e-10)
 
 
+LABELS = np.minimum(RESPONSES["poisson"], 2.0).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "options"),
+    [
+        ("categorical", {}),
+        ("categorical", {"correlation": 1}),
+        ("categorical", {"approximation": bx.Inducing(8)}),
+        ("heteroscedastic_normal", {}),
+        pytest.param("categorical", {"approximation": bx.HSGP(6)}, marks=pytest.mark.slow),
+        pytest.param("categorical", {"groups": np.arange(N) % 3}, marks=pytest.mark.slow),
+        pytest.param(
+            "heteroscedastic_normal", {"approximation": bx.HSGP(6)}, marks=pytest.mark.slow
+        ),
+    ],
+)
+def test_a_weighted_row_of_several_latent_values_is_a_row_twice(likelihood, options):
+    """Of classes and of processes, in densities, moments and random functions."""
+    y = LABELS if likelihood == "categorical" else RESPONSES["normal"]
+    again = {k: v[REPEATED] if k == "groups" else v for k, v in options.items()}
+    model = bx.GP(X, y, likelihood=likelihood, weights=WEIGHTS, **options)
+    twice = bx.GP(X[REPEATED], y[REPEATED], likelihood=likelihood, **again)
+    twice = twice.restored(
+        twice.training, twice.specification, model.inducing, priors={}, scale=True, name=""
+    )
+    count = sum(np.size(v) for v in model.objective.initial_point().values())
+    x = 0.2 * np.random.default_rng(0).normal(size=count)
+    for one, other in zip(density_at(model, x), density_at(twice, x), strict=True):
+        assert_allclose(one, other, rtol=1e-8, atol=1e-8)
+    theta = all_at(0.8, model)
+    asked = {"groups_new": [0, 1, 2]} if "groups" in options else {}
+    found = [
+        bx.predictions(m, theta, X[:3], on="latent", **asked, **SUMMARY) for m in (model, twice)
+    ]
+    for name in ("f_mean", "f_sd"):
+        assert_allclose(found[0][name], found[1][name], atol=1e-8)
+    if "groups" not in options:
+        functions = bx.sample_functions(model, theta, draws=400, seed=1, progressbar=False)
+        values = functions.predictions(X[:3])["f"].values.reshape(
+            -1, 3, *found[0]["f_sd"].shape[1:]
+        )
+        error = found[0]["f_sd"].values / 20.0
+        assert (np.abs(values.mean(axis=0) - found[0]["f_mean"].values) < 5.0 * error).all()
+        assert_allclose(values.std(axis=0), found[0]["f_sd"], rtol=0.25)
+
+
+@pytest.mark.parametrize("options", [{}, {"correlation": 1}])
+def test_a_weighted_label_that_is_left_out_is_left_out_whole(options):
+    """Its score is its weight times the log probability given the other rows and their weights."""
+    known = {"likelihood": "categorical", "scale": False, **options}
+    model = bx.GP(X, LABELS, weights=WEIGHTS, **known)
+    theta = all_at(0.8, model)
+    found = bx.loo_predictions(model, theta, progressbar=False)
+    for row in (2, 9):
+        others = np.delete(np.arange(N), row)
+        without = bx.GP(X[others], LABELS[others], weights=WEIGHTS[others], **known)
+        p = bx.predictions(without, theta, X[[row]], **SUMMARY)["probability_mean"].values
+        expected = WEIGHTS[row] * np.log(p.reshape(-1)[LABELS[row]])
+        assert_allclose(found["elpd"][row], expected, rtol=0.03)
+
+
 @pytest.mark.parametrize("sigma_w", [0.0, 0.5])
 def test_a_weighted_row_of_a_gpx_is_a_row_twice(sigma_w):
     """Also where each of the two rows deviates by itself from the weight functions."""
@@ -120,6 +188,16 @@ def test_marginal_likelihoods_and_densities_of_groups_count_rows_by_their_weight
         of_groups = densities_of_groups(model, theta, codes, progressbar=False).values
         each.append(np.append(lml, of_groups))
     assert_allclose(*each, rtol=1e-8)
+
+
+def test_a_gpx_with_weights_that_has_no_deviations_is_saved(tmp_path):
+    options = {"likelihood": "categorical", "priors": {"sigma_w": 0}, "weights": WEIGHTS}
+    model = bx.GPX(X, LABELS, **options)
+    idata = model.fit("map", seed=1, progressbar=False)
+    bx.save(model, idata, tmp_path / "fit.nc")
+    both = (model, idata), bx.load(tmp_path / "fit.nc")
+    found = [bx.weights(*fit, X[:2], smooth=True, **SUMMARY)["weight_mean"] for fit in both]
+    assert_allclose(*found, atol=1e-12)
 
 
 def test_a_weighted_row_of_a_gpx_is_the_mean_of_as_many():
@@ -443,7 +521,10 @@ def test_a_model_of_latent_values_has_the_density_of_its_rows():
             },
             "no y is above that",
         ),
-        ({"weights": np.ones(N), "likelihood": "categorical", "y": "bernoulli"}, "several latent"),
+        (
+            {"censoring": ["left"] * N, "likelihood": "heteroscedastic_normal"},
+            "several latent values of a row, so no bounds",
+        ),
     ],
 )
 def test_what_rows_cannot_have_is_refused(given, message):

@@ -31,7 +31,7 @@ from bayes_gpx.posteriors.evidence.factors import inverse
 from bayes_gpx.posteriors.evidence.softmax import FindsModeOfClasses, climb
 
 if TYPE_CHECKING:
-    from bayes_gpx.likelihoods.classification import Categorical
+    pass
 
 
 class Kroneckers:
@@ -47,9 +47,9 @@ class Kroneckers:
 def climb_together(
     local: Callable, K: np.ndarray, rest: Sequence[np.ndarray], begun: np.ndarray, concave: bool
 ) -> tuple[bool, np.ndarray, np.ndarray]:
-    """As `bayes_gpx.posteriors.evidence.softmax.climb`, of K (S, n, n) and `rest` (shared, y)."""
-    shared, y = rest
-    return climb(local, Kroneckers(K, shared), [y], begun, concave)
+    """As `bayes_gpx.posteriors.evidence.softmax.climb`, of K (S, n, n) and rows beside `shared`."""
+    shared, *rows = rest
+    return climb(local, Kroneckers(K, shared), rows, begun, concave)
 
 
 class _OfCorrelated(FindsModeOfClasses):
@@ -68,8 +68,8 @@ class CorrelatedMode(_OfCorrelated):
     outputs = (pt.dscalar, pt.dmatrix, pt.dmatrix)
 
     def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:  # noqa: D102
-        shared, y = rest
-        logp, slope, p = self._search.local(f, y)
+        shared, *rows = rest
+        logp, slope, p = self._search.local(f, *rows)
         root = np.linalg.cholesky(_information(K, shared, p))
         return logp - 0.5 * (alpha * f).sum() - np.log(np.diag(root)).sum(), slope, root
 
@@ -91,13 +91,13 @@ class CorrelatedEvidence(_OfCorrelated):
     alone = CorrelatedMode
 
     def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:  # noqa: D102
-        shared, y = rest
-        logp, slope, p = self._search.local(f, y)
+        shared, *rows = rest
+        logp, slope, p = self._search.local(f, *rows)
         root = np.linalg.cholesky(_information(K, shared, p))
         logs = np.log(np.diag(root)).sum()
         seen = _seen(inverse(np.ascontiguousarray(root.T))[0], p)
         covariance = _covariances(K, shared, seen)
-        pull = -0.5 * self.contracted(f, covariance)
+        pull = -0.5 * self.contracted(f, covariance) * p.sum(axis=1, keepdims=True)
         back = (Kroneckers(K, shared) @ pull).ravel()
         moved = pull - (seen.reshape(root.shape) @ back).reshape(f.shape)
         u = 0.5 * alpha + moved
@@ -113,10 +113,10 @@ class CorrelatedEvidence(_OfCorrelated):
     def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         self.refuse_others(cotangents)
         slopes = [cotangents[0] * outputs[1], cotangents[0] * outputs[2]]
-        return [*slopes, DisconnectedType()()]
+        return [*slopes, *(DisconnectedType()() for _ in inputs[2:])]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
-        return [[known] * len(node.outputs) for known in (True, True, False)]
+        return [[k < 2] * len(node.outputs) for k in range(len(node.inputs))]
 
     def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         n, C = shapes[0][1], self.likelihood.classes
@@ -128,12 +128,14 @@ def _information(K: np.ndarray, shared: np.ndarray, p: np.ndarray) -> np.ndarray
 
     Between the cells (i, c) and (j, k) that is, but for I, the sum over s of
 
-        p_ic^1/2 p_jk^1/2 K_s,ij (e_c - p_i)' B_s (e_k - p_j)
+        p_ic^1/2 p_jk^1/2 K_s,ij (e_c - q_i)' B_s (e_k - q_j)
+
+    with p = w q, see `bayes_gpx.posteriors.evidence.softmax.spread`.
     """
     n, C = p.shape
-    M, sd = np.empty((n, C, n, C)), np.sqrt(p)
-    expected = [p @ B for B in shared]
-    both = [e @ p.T for e in expected]
+    M, sd, q = np.empty((n, C, n, C)), np.sqrt(p), p / p.sum(axis=1, keepdims=True)
+    expected = [q @ B for B in shared]
+    both = [e @ q.T for e in expected]
     for c in range(C):
         for k in range(c + 1):
             block = np.zeros((n, n))
@@ -151,11 +153,11 @@ def _information(K: np.ndarray, shared: np.ndarray, p: np.ndarray) -> np.ndarray
 def _seen(inverse_of_M: np.ndarray, p: np.ndarray) -> np.ndarray:  # noqa: N803
     """C = A M^-1 A', (n, C, n, C), in the place of M^-1."""
     seen = inverse_of_M.reshape((*p.shape, *p.shape))
-    own, both = np.sqrt(p), p[:, :, None, None]
+    own, q = np.sqrt(p), p / p.sum(axis=1, keepdims=True)
     seen *= own[:, :, None, None]
-    seen -= both * seen.sum(axis=1, keepdims=True)
+    seen -= q[:, :, None, None] * seen.sum(axis=1, keepdims=True)
     seen *= own
-    seen -= p * seen.sum(axis=3, keepdims=True)
+    seen -= q * seen.sum(axis=3, keepdims=True)
     return seen
 
 
@@ -174,16 +176,14 @@ def _symmetric(matrix: np.ndarray) -> np.ndarray:
     return 0.5 * (matrix + matrix.T)
 
 
-def correlated_laplace(
-    likelihood: Categorical, K: Tensor, shared: Tensor, y: Tensor
-) -> list[Tensor]:
+def correlated_laplace(likelihood: Any, K: Tensor, shared: Tensor, *rows: Tensor) -> list[Tensor]:
     """As `bayes_gpx.posteriors.evidence.softmax.softmax_laplace`."""
-    found: Any = CorrelatedEvidence(likelihood)(K, shared, y)
+    found: Any = CorrelatedEvidence(likelihood)(K, shared, *rows)
     logp, _, _, *others = found
     return [logp, *others]
 
 
-def correlated_mode(likelihood: Categorical, K: Tensor, shared: Tensor, y: Tensor) -> list[Tensor]:
+def correlated_mode(likelihood: Any, K: Tensor, shared: Tensor, *rows: Tensor) -> list[Tensor]:
     """Log evidence, alpha and root for symbolic arguments, see `CorrelatedMode`; no gradient."""
-    found: Any = CorrelatedMode(likelihood)(K, shared, y)
+    found: Any = CorrelatedMode(likelihood)(K, shared, *rows)
     return found

@@ -24,10 +24,11 @@ from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 
 from bayes_gpx.aliases import Tensor
+from bayes_gpx.likelihoods.rows import weighed
 from bayes_gpx.posteriors.evidence.factors import factor, half, inverse, solve
 from bayes_gpx.posteriors.evidence.laplace import FLAT, HALVINGS, LARGEST_MISS, LEAST_KNOWN, STEPS
 from bayes_gpx.posteriors.evidence.newton import ascend
-from bayes_gpx.posteriors.evidence.softmax import FindsModeOfClasses
+from bayes_gpx.posteriors.evidence.softmax import FindsModeOfClasses, unweighted
 
 if TYPE_CHECKING:
     from bayes_gpx.likelihoods.heteroscedastic import HeteroscedasticNormal
@@ -48,12 +49,17 @@ ITERATIONS = 300
 
 
 def local_graph(likelihood: HeteroscedasticNormal) -> tuple[list[Tensor], list[Tensor]]:
-    """Inputs f and y; log density, its slope, the observed information, Fisher's, and units."""
-    f, y = pt.dmatrix("f"), pt.dvector("y")
-    slope, observed = likelihood.derivatives(f, y)
-    fisher = pt.diagonal(likelihood.fisher(f), axis1=-2, axis2=-1)
-    units = pt.constant(likelihood.prior_sds[0])
-    return [f, y], [likelihood.logp(f, y).sum(), slope, observed, fisher, units]
+    """Inputs f, y and weights; outputs are those of `_State`, and units of f.
+
+    There are weights as of `bayes_gpx.posteriors.evidence.softmax.local_graph`.
+    """
+    of, weighted = unweighted(likelihood)
+    f, y, w = pt.dmatrix("f"), pt.dvector("y"), pt.dvector("weights")
+    fisher = pt.diagonal(of.fisher(f), axis1=-2, axis2=-1)
+    outputs = [of.logp(f, y), *of.derivatives(f, y), fisher]
+    logp, *others = weighed(w, outputs) if weighted else outputs
+    units = pt.constant(of.prior_sds[0])
+    return [f, y, *[w] * weighted], [logp.sum(), *others, units]
 
 
 class _State(NamedTuple):
@@ -71,7 +77,7 @@ class _State(NamedTuple):
 
 class _Given(NamedTuple):
     K: np.ndarray  # (C, n, n)
-    y: np.ndarray
+    rows: Sequence[np.ndarray]  # y and, if there are any, weights
     local: Callable  # `local_graph`
     last: list[Fisher]  # empty, or the last preconditioner
 
@@ -176,13 +182,13 @@ def climb(
     local: Callable, K: np.ndarray, rest: Sequence[np.ndarray], begun: np.ndarray, concave: bool
 ) -> tuple[bool, np.ndarray, np.ndarray]:
     """Search for the mode of p(f | y) from f = 0; results as of `softmax.climb`."""
-    given = _Given(K, rest[0], local, [])
+    given = _Given(K, rest, local, [])
     state = _at(np.zeros_like(begun), np.zeros_like(begun), given)
     if not np.isfinite(state.height):
         return False, state.f, state.alpha
     arrived, state = ascend(state, _direction, _step, given, STEPS, HALVINGS, CLOSE)
     _KEPT.last = K, given.last
-    near = _apart(state.f, _times(K, state.slope), local(state.f, rest[0])[-1]) <= LARGEST_MISS
+    near = _apart(state.f, _times(K, state.slope), local(state.f, *rest)[-1]) <= LARGEST_MISS
     return arrived and near, state.f, state.alpha
 
 
@@ -194,7 +200,7 @@ def _apart(f: np.ndarray, other: np.ndarray | float, units: np.ndarray) -> float
 def _at(
     alpha: np.ndarray, f: np.ndarray, given: _Given, before: np.ndarray | float = np.inf
 ) -> _State:
-    logp, slope, observed, W, units = given.local(f, given.y)
+    logp, slope, observed, W, units = given.local(f, *given.rows)
     height = logp - 0.5 * (alpha * f).sum()
     return _State(height, _apart(f, before, units), f, alpha, logp, slope, observed, W)
 
@@ -265,7 +271,10 @@ class ProcessesEvidence(_OfProcesses):
         variance = np.stack([one.variances() for one in fisher.factors], axis=1)
         left = np.stack([one.left for one in fisher.factors], axis=1)
         M = variance[:, :, None] * np.eye(f.shape[1])
-        found, _, pull = fisher.conjugate(observed, -0.5 * self.contracted(f, M), EXACT)
+        target = -0.5 * self.contracted(f, M)
+        if len(rest) > 1:
+            target *= rest[1][:, None]
+        found, _, pull = fisher.conjugate(observed, target, EXACT)
         if not found:
             raise np.linalg.LinAlgError
         in_K = np.empty_like(K)
@@ -279,24 +288,24 @@ class ProcessesEvidence(_OfProcesses):
 
     def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         self.refuse_others(cotangents)
-        return [cotangents[0] * outputs[1], DisconnectedType()()]
+        return [cotangents[0] * outputs[1], *(DisconnectedType()() for _ in inputs[1:])]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
-        return [[known] * len(node.outputs) for known in (True, False)]
+        return [[k == 0] * len(node.outputs) for k in range(len(node.inputs))]
 
     def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         C, n = shapes[0][:2]
         return [(), shapes[0], *[(n, C)] * 5]
 
 
-def processes_laplace(likelihood: HeteroscedasticNormal, K: Tensor, y: Tensor) -> list[Tensor]:
+def processes_laplace(likelihood: Any, K: Tensor, *rows: Tensor) -> list[Tensor]:
     """Log evidence, f, alpha, W, variance and left, see `ProcessesEvidence`."""
-    found: Any = ProcessesEvidence(likelihood)(K, y)
+    found: Any = ProcessesEvidence(likelihood)(K, *rows)
     logp, _, *others = found
     return [logp, *others]
 
 
-def processes_mode(likelihood: HeteroscedasticNormal, K: Tensor, y: Tensor) -> list[Tensor]:
+def processes_mode(likelihood: Any, K: Tensor, *rows: Tensor) -> list[Tensor]:
     """Log evidence, alpha and W for symbolic arguments, see `ProcessesMode`; no gradient."""
-    found: Any = ProcessesMode(likelihood)(K, y)
+    found: Any = ProcessesMode(likelihood)(K, *rows)
     return found

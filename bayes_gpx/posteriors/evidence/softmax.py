@@ -34,6 +34,7 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor import TensorVariable
 
 from bayes_gpx.aliases import Tensor
+from bayes_gpx.likelihoods.rows import Weighted, weighed
 from bayes_gpx.numerics.threads import ThreadedFunction
 from bayes_gpx.posteriors.evidence.factors import factor, half, inverse
 from bayes_gpx.posteriors.evidence.laplace import (
@@ -57,14 +58,17 @@ LEAST_PROBABLE = 1e-8
 
 
 def spread[Array: (TensorVariable, np.ndarray)](p: Array, v: Array) -> Array:
-    """A v, where A A' = diag(p) - p p' for each row: p and v are (n, C)."""
+    """A v, where A A' is the information of each row, w (diag(q) - q q'): p = w q and v are (n, C).
+
+    q are probabilities and w the row's weight, the sum of p.
+    """
     own = p**0.5 * v
-    return own - p * (p**0.5 * v).sum(axis=1, keepdims=True)
+    return own - p / p.sum(axis=1, keepdims=True) * own.sum(axis=1, keepdims=True)
 
 
 def gathered[Array: (TensorVariable, np.ndarray)](p: Array, v: Array) -> Array:
     """A' v, see `spread`."""
-    return p**0.5 * (v - (p * v).sum(axis=1, keepdims=True))
+    return p**0.5 * (v - (p * v).sum(axis=1, keepdims=True) / p.sum(axis=1, keepdims=True))
 
 
 class _State(NamedTuple):
@@ -76,24 +80,41 @@ class _State(NamedTuple):
     alpha: np.ndarray  # (n, C), K^-1 f
     logp: np.ndarray  # log p(y | f), a scalar
     slope: np.ndarray  # (n, C), its slope
-    p: np.ndarray  # (n, C), probabilities
+    p: np.ndarray  # (n, C), probabilities times the row's weight
 
 
-type _Given = tuple[Any, np.ndarray, Callable]  # what multiplies by K; codes; `local_graph`
+type _Given = tuple[Any, Sequence[np.ndarray], Callable]
+"""What multiplies by K; codes and, if rows have them, weights; `local_graph`."""
 
 
 def local_graph(likelihood: Categorical) -> tuple[list[Tensor], list[Tensor]]:
-    """Inputs f and y; log density of all labels, its slope in f, and the probabilities."""
-    f, y = pt.dmatrix("f"), pt.dvector("y")
-    local = likelihood.logp(f, y).sum(), likelihood.derivatives(f, y)[0]
-    return [f, y], [*local, likelihood.response(f).value]
+    """Inputs f, y and weights; log density of all labels, its slope in f, and probabilities.
+
+    There are weights if the likelihood is `Weighted`, and they multiply the outputs.
+    """
+    of, weighted = unweighted(likelihood)
+    f, y, w = pt.dmatrix("f"), pt.dvector("y"), pt.dvector("weights")
+    outputs = of.logp(f, y), of.derivatives(f, y)[0], of.response(f).value
+    logp, slope, p = weighed(w, outputs) if weighted else outputs
+    return [f, y, *[w] * weighted], [logp.sum(), slope, p]
+
+
+def unweighted(likelihood: Any) -> tuple[Any, bool]:
+    """A likelihood without the weights of rows, and whether it had them."""
+    weighted = isinstance(likelihood, Weighted)
+    return (likelihood.likelihood if weighted else likelihood), weighted
+
+
+def rows_of(likelihood: Any, y: Tensor, exposure: Tensor) -> list[Tensor]:
+    """What a search for a mode needs of rows: y, and weights if there are any."""
+    return [y, exposure[:, -1]] if unweighted(likelihood)[1] else [y]
 
 
 def climb(
     local: Callable, K: Any, rest: Sequence[np.ndarray], begun: np.ndarray, concave: bool
 ) -> tuple[bool, np.ndarray, np.ndarray]:
     """Search for the mode of p(f | y) as `bayes_gpx.posteriors.evidence.laplace.climb` does."""
-    given = K, rest[0], local
+    given = K, rest, local
     state = _at(np.zeros_like(begun), np.zeros_like(begun), given)
     if begun.any():
         state = max(state, _at(begun, K @ begun, given), key=lambda one: one.height)
@@ -114,8 +135,8 @@ def climb(
 def _at(
     alpha: np.ndarray, f: np.ndarray, given: _Given, before: np.ndarray | float = np.inf
 ) -> _State:
-    _, y, local = given
-    logp, slope, p = local(f, y)
+    _, rows, local = given
+    logp, slope, p = local(f, *rows)
     apart = np.abs(f - before).max() / (1.0 + np.abs(f).max())
     return _State(logp - 0.5 * (alpha * f).sum(), apart, f, alpha, logp, slope, p)
 
@@ -163,7 +184,7 @@ def _solved(K: Any, p: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 class FindsModeOfClasses(FindsMode):
-    """(K, ..., y) -> results at the mode; y (n,) are codes."""
+    """(K, ..., y[, weights]) -> results at the mode; y (n,) are codes."""
 
     interpreted = True
     graph: Callable = staticmethod(local_graph)
@@ -217,7 +238,7 @@ class SoftmaxMode(FindsModeOfClasses):
             root[c] = np.tril(upper.T) / sd[:, None]
             S += _inverted(upper, sd)
         root[-1] = np.linalg.cholesky(S)
-        logs += np.log(np.diag(root[-1])).sum()
+        logs += np.log(np.diag(root[-1])).sum() - 0.5 * np.log(p.sum(axis=1)).sum()
         return logp - 0.5 * (alpha * f).sum() - logs, alpha, root
 
     def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
@@ -245,11 +266,11 @@ class SoftmaxEvidence(FindsModeOfClasses):
             blocks[c] = _inverted(upper, sd)
         S = blocks.sum(axis=0)
         M = np.linalg.cholesky(S)
-        logs += np.log(np.diag(M)).sum()
+        logs += np.log(np.diag(M)).sum() - 0.5 * np.log(p.sum(axis=1)).sum()
         back, alone, taken = _seen(K, p, blocks, M)
         between = np.matmul(blocks.transpose(1, 0, 2), blocks.transpose(1, 2, 0))
         covariance = between + alone[:, :, None] * np.eye(p.shape[1])
-        pull = -0.5 * self.contracted(f, covariance)
+        pull = -0.5 * self.contracted(f, covariance) * p.sum(axis=1, keepdims=True)
         within = np.einsum("cij,ic->cj", blocks, pull)
         through = within.sum(axis=0)
         through = p * ((back @ through)[:, None] - np.einsum("cij,j->ic", blocks, through))
@@ -260,10 +281,10 @@ class SoftmaxEvidence(FindsModeOfClasses):
 
     def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         self.refuse_others(cotangents)
-        return [cotangents[0] * outputs[1], DisconnectedType()()]
+        return [cotangents[0] * outputs[1], *(DisconnectedType()() for _ in inputs[1:])]
 
     def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
-        return [[known] * len(node.outputs) for known in (True, False)]
+        return [[k == 0] * len(node.outputs) for k in range(len(node.inputs))]
 
     def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         n, C = shapes[0][0], self.likelihood.classes
@@ -311,14 +332,14 @@ def _seen(
     return back, alone, taken
 
 
-def softmax_laplace(likelihood: Categorical, K: Tensor, y: Tensor) -> list[Tensor]:
+def softmax_laplace(likelihood: Any, K: Tensor, *rows: Tensor) -> list[Tensor]:
     """Log evidence, alpha and covariances for symbolic arguments, see `SoftmaxEvidence`."""
-    found: Any = SoftmaxEvidence(likelihood)(K, y)
+    found: Any = SoftmaxEvidence(likelihood)(K, *rows)
     logp, _, *others = found
     return [logp, *others]
 
 
-def softmax_mode(likelihood: Categorical, K: Tensor, y: Tensor) -> list[Tensor]:
+def softmax_mode(likelihood: Any, K: Tensor, *rows: Tensor) -> list[Tensor]:
     """Log evidence, alpha and roots for symbolic arguments, see `SoftmaxMode`; no gradient."""
-    found: Any = SoftmaxMode(likelihood)(K, y)
+    found: Any = SoftmaxMode(likelihood)(K, *rows)
     return found

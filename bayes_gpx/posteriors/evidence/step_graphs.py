@@ -10,6 +10,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
+from bayes_gpx.likelihoods.rows import Weighted, weighed
 from bayes_gpx.numerics import row_sums
 from bayes_gpx.numerics.gaussian_expectations import standard_nodes
 from bayes_gpx.numerics.row_sums import RowGraph
@@ -124,12 +125,12 @@ class StepGraphs:
         outputs = [logp.sum(), back(F, slope), pt.stack(aim), pt.stack(changes)]
         joins: list[np.ufunc | None] = [np.add, np.add, np.add, np.maximum]
         if several:
-            told = self._information(mean, sd, slope)
+            told = self._information(mean, sd, slope, exposure)
             outputs.append(_coupled(F, told, self.classes) if self.coupled else told)
             joins.append(np.add if self.coupled else None)
         return self._of([*self.q, *before, *self.theta], outputs, joins=joins)
 
-    def _information(self, mean: Tensor, sd: Tensor, slope: Tensor) -> Tensor:
+    def _information(self, mean: Tensor, sd: Tensor, slope: Tensor, exposure: Tensor) -> Tensor:
         """Information of rows about several classes, (b, C, C), for Newton's steps.
 
         The expected information, where the likelihood is log-concave. Otherwise minus the second
@@ -138,7 +139,9 @@ class StepGraphs:
         65 steps in the median, and more than 400 without these terms.
         """
         if self.likelihood.concave:
-            return self.likelihood.expected_information(mean, sd)
+            told = self.likelihood.expected_information(mean, sd)
+            weighted = isinstance(self.likelihood, Weighted)
+            return weighed(exposure[:, -1], [told])[0] if weighted else told
         rows: list[Any] = [pt.grad(slope[:, c].sum(), mean) for c in range(self.classes)]
         return -pt.stack(rows, axis=1)
 

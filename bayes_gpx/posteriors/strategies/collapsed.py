@@ -11,7 +11,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.likelihoods.base import Likelihood, VectorLikelihood
+from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.posteriors.base import (
     CONSTRAINED,
     Conditioning,
@@ -147,13 +147,9 @@ def noise_of(given: Conditioning) -> Tensor:
 
 def scored(given: Conditioning, evidence: Tensor, mean: Tensor, spread: Tensor) -> LeftOut:
     """`LeftOut` from moments of f_i given the others; independent classes have a root each."""
-    if not given.columns:
-        known = given.theta, given.exposure
-        terms = given.likelihood.score(given.y, mean, spread, *known)
-        return LeftOut(evidence, terms, mean, spread)
-    if spread.ndim == 2:
+    if given.columns and spread.ndim == 2:
         spread = pt.sqrt(spread)[:, :, None] * pt.eye(given.likelihood.classes)
-    terms = cast(VectorLikelihood, given.likelihood).log_predictive(given.y, mean, spread)
+    terms = given.likelihood.score(given.y, mean, spread, given.theta, given.exposure)
     return LeftOut(evidence, terms, mean, spread)
 
 

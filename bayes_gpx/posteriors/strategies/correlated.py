@@ -17,6 +17,7 @@ from bayes_gpx.posteriors.correlated import Correlated
 from bayes_gpx.posteriors.evidence.correlated import correlated_laplace, correlated_mode
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.sites import Sites
+from bayes_gpx.posteriors.evidence.softmax import rows_of
 from bayes_gpx.posteriors.laplace import prior_covariance
 from bayes_gpx.posteriors.prior_functions import Fresh, by_class, prior_function
 from bayes_gpx.posteriors.strategies.collapsed import Collapsed, scored_by_values
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
 
 def _process(given: Conditioning) -> ClassProcess:
     return cast(ClassProcess, given.process)
-
-
-def _likelihood(given: Conditioning) -> Categorical:
-    return cast("Categorical", given.likelihood)
 
 
 class OfClasses(OnRows):
@@ -86,25 +83,25 @@ class CorrelatedLaplace(_OfCorrelatedClasses, Collapsed):
         return [K[:, own, own].inc(ridge), _process(given).shared, given.exposure]
 
     def signature(self, likelihood: Likelihood) -> str:
-        return "(s,n,n),(s,c,c),(n)"
+        return f"(s,n,n),(s,c,c),{likelihood.core_shape}"
 
     def joint_density(
         self, likelihood: Categorical, y: Tensor, K: Tensor, shared: Tensor, exposure: Tensor
     ) -> Tensor:  # noqa: N803
-        return correlated_laplace(likelihood, K, shared, y)[0]
+        return correlated_laplace(likelihood, K, shared, *rows_of(likelihood, y, exposure))[0]
 
     def condition(self, given: Conditioning) -> Found:
         K = self._covariances(given, given.jitter)
-        return where_found(*correlated_mode(_likelihood(given), K, _process(given).shared, given.y))
+        shared = _process(given).shared
+        return where_found(*correlated_mode(given.likelihood, K, shared, *given.rows))
 
     def joint(self, given: Conditioning, found: Found) -> Correlated:
-        own = pt.eq(given.y[:, None], pt.arange(given.likelihood.classes))
-        p = pt.maximum(own - found.alpha, 0.0)
+        p = pt.maximum(given.label_information - found.alpha, 0.0)
         return Correlated(_process(given), given.observed, found.alpha, found.root, p)
 
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
         K, shared = self._covariances(given, given.jitter), _process(given).shared
-        logp, alpha, covariance = correlated_laplace(_likelihood(given), K, shared, given.y)
+        logp, alpha, covariance = correlated_laplace(given.likelihood, K, shared, *given.rows)
         f = _process(given).times(K, alpha)
         return logp, coupled_sites(given, f, alpha, covariance)
 

@@ -14,7 +14,7 @@ from bayes_gpx.posteriors.base import Conditioning, Found, Strategy, Values
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.laplace import laplace_evidence, laplace_sites
 from bayes_gpx.posteriors.evidence.sites import Sites
-from bayes_gpx.posteriors.evidence.softmax import softmax_laplace, softmax_mode
+from bayes_gpx.posteriors.evidence.softmax import rows_of, softmax_laplace, softmax_mode
 from bayes_gpx.posteriors.laplace import laplace, prior_covariance
 from bayes_gpx.posteriors.prior_functions import Fresh
 from bayes_gpx.posteriors.softmax import Coupled, across
@@ -72,16 +72,15 @@ class SoftmaxLaplace(OnRows, Collapsed):
         return [_ridged(given, ridge), given.exposure, *values_of(given)]
 
     def signature(self, likelihood: Likelihood) -> str:
-        return f"(n,n),(n){shapes_of(likelihood)}"
+        return f"(n,n),{likelihood.core_shape}{shapes_of(likelihood)}"
 
     def joint_density(
         self, likelihood: Categorical, y: Tensor, K: Tensor, exposure: Tensor, *values: Tensor
     ) -> Tensor:  # noqa: N803
-        return softmax_laplace(likelihood, K, y)[0]
+        return softmax_laplace(likelihood, K, *rows_of(likelihood, y, exposure))[0]
 
     def condition(self, given: Conditioning) -> Found:
-        likelihood = cast("Categorical", given.likelihood)
-        return where_found(*softmax_mode(likelihood, self._prior(given), given.y))
+        return where_found(*softmax_mode(given.likelihood, self._prior(given), *given.rows))
 
     def _prior(self, given: Conditioning) -> Tensor:
         return prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
@@ -92,11 +91,12 @@ class SoftmaxLaplace(OnRows, Collapsed):
         return self._coupled(given, found).of(label)
 
     def _coupled(self, given: Conditioning, found: Found) -> Coupled:
-        return Coupled(given.process, given.observed, found.alpha, found.root, given.y)
+        p = pt.maximum(given.label_information - found.alpha, 0.0)
+        return Coupled(given.process, given.observed, found.alpha, found.root, p)
 
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
-        likelihood, K = cast("Categorical", given.likelihood), self._prior(given)
-        logp, alpha, covariance = softmax_laplace(likelihood, K, given.y)
+        K = self._prior(given)
+        logp, alpha, covariance = softmax_laplace(given.likelihood, K, *given.rows)
         return logp, coupled_sites(given, pt.dot(K, alpha), alpha, covariance)
 
     def between(self, given: Conditioning, sites: Sites) -> list[Between]:
@@ -112,8 +112,8 @@ class SoftmaxLaplace(OnRows, Collapsed):
 
 def coupled_sites(given: Conditioning, f: Tensor, alpha: Tensor, covariance: Tensor) -> Sites:
     """Sites of several classes at the mode f (n, C) with this slope alpha and covariances."""
-    likelihood = cast("Categorical", given.likelihood)
-    information, height = likelihood.fisher(f), likelihood.logp(f, given.y)
+    likelihood, known = cast("Categorical", given.likelihood), (given.theta, given.exposure)
+    information, height = likelihood.fisher(f, *known), likelihood.logp(f, given.y, *known)
     # PyTensor types the arguments of matmul as NumPy's.
     seen = pt.matmul(covariance, information)  # type: ignore[arg-type]
     return Sites(f, alpha, information, covariance, pt.eye(f.shape[1]) - seen, height)

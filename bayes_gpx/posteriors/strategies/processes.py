@@ -16,6 +16,7 @@ from bayes_gpx.posteriors.base import LATENT, WHITENED, Conditioning, Found, Lef
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.processes import processes_laplace, processes_mode
 from bayes_gpx.posteriors.evidence.sites import Sites
+from bayes_gpx.posteriors.evidence.softmax import rows_of
 from bayes_gpx.posteriors.gaussian import Posterior
 from bayes_gpx.posteriors.prior_functions import Fresh, prior_function
 from bayes_gpx.posteriors.strategies.collapsed import Collapsed, scored_by_values
@@ -26,7 +27,7 @@ from bayes_gpx.processes.class_process import SeparateProcesses
 from bayes_gpx.processes.operators import Operator
 
 if TYPE_CHECKING:
-    from bayes_gpx.likelihoods.heteroscedastic import HeteroscedasticNormal
+    pass
 
 
 def _process(given: Conditioning) -> SeparateProcesses:
@@ -60,17 +61,17 @@ class ProcessesLaplace(_OfProcesses, Collapsed):
 
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
         K, own = self._covariances(given, 0.0), pt.arange(given.X.shape[0])
-        return [K[:, own, own].inc(ridge)]
+        return [K[:, own, own].inc(ridge), given.exposure]
 
     def signature(self, likelihood: Likelihood) -> str:
-        return "(s,n,n)"
+        return f"(s,n,n),{likelihood.core_shape}"
 
-    def joint_density(self, likelihood: HeteroscedasticNormal, y: Tensor, K: Tensor) -> Tensor:  # noqa: N803
-        return processes_laplace(likelihood, K, y)[0]
+    def joint_density(self, likelihood: Any, y: Tensor, K: Tensor, exposure: Tensor) -> Tensor:  # noqa: N803
+        return processes_laplace(likelihood, K, *rows_of(likelihood, y, exposure))[0]
 
     def condition(self, given: Conditioning) -> Found:
-        likelihood, K = cast("HeteroscedasticNormal", given.likelihood), self._prior(given)
-        evidence, alpha, W = processes_mode(likelihood, K, given.y)
+        K = self._prior(given)
+        evidence, alpha, W = processes_mode(given.likelihood, K, *given.rows)
         sd, own = 1.0 / pt.sqrt(W), pt.arange(K.shape[1])
         each = []
         for c in given.labels:
@@ -87,10 +88,11 @@ class ProcessesLaplace(_OfProcesses, Collapsed):
         return pt.sqrt(pt.maximum(noisy - prior, 0.0))
 
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
-        likelihood, K = cast("HeteroscedasticNormal", given.likelihood), self._prior(given)
-        logp, f, alpha, W, variance, left = processes_laplace(likelihood, K, given.y)
+        K = self._prior(given)
+        logp, f, alpha, W, variance, left = processes_laplace(given.likelihood, K, *given.rows)
+        height = given.likelihood.logp(f, given.y, given.theta, given.exposure)
         W = pt.maximum(W, LEAST_SITE / pt.diagonal(K, axis1=1, axis2=2).T)
-        return logp, Sites(f, alpha, W, variance, left, likelihood.logp(f, given.y))
+        return logp, Sites(f, alpha, W, variance, left, height)
 
     def between(self, given: Conditioning, sites: Sites) -> list[Between]:
         K, own = self._prior(given), pt.arange(given.X.shape[0])
