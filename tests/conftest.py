@@ -9,10 +9,22 @@ import pandas as pd
 import pytensor
 import pytest
 
-# Both only cost time here, a tenth of it: graphs are small objects that live as long as the
+# Both only cost time here, a fifth of it: graphs are small objects that live as long as the
 # process, and nobody reads where a node was made.
-gc.set_threshold(1_000_000, 20, 100)
+gc.disable()
 pytensor.config.traceback__limit = 0
+
+MANY = 5_000_000
+"""So many new objects are searched for garbage, about a GB; those that stay are not searched again."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _less_garbage():
+    """Free what the tests of a file left, if it is much."""
+    yield
+    if gc.get_count()[0] > MANY:
+        gc.collect()
+        gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -369,10 +369,8 @@ def refuse_row_data(
     rows, observation = cast(RowData, training.row_data), specification.observation
     given = "weights" if rows.weights is not None else "censoring"
     likelihood = f"likelihood={specification.likelihood!r}"
-    sigma_w = priors.get("sigma_w")  # a number, or an array of one in a saved model
-    no_deviations = isinstance(sigma_w, int | float | np.number | np.ndarray) and not np.any(
-        sigma_w
-    )
+    sigma_w = priors.get("sigma_w", 1.0)  # a number is an array in a saved model
+    no_deviations = isinstance(sigma_w, int | float | np.ndarray) and not np.any(sigma_w)
     around = specification.approximation is not None or specification.grouped
     # Of other models, p(y | g) with deviations integrated out has no closed form here.
     exact = specification.normal and rows.censoring is None and not around

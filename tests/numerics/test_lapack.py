@@ -62,12 +62,7 @@ def test_solutions_of_triangles(shape, lower, unit, order, rng):
 def test_calls_leave_nothing_to_the_search_for_garbage(rng):
     A, B = np.eye(4), rng.normal(size=(4, 2))
     lapack.solved(A, B, lower=True, unit=False)  # finds the routines
-    while gc.collect():  # finalizers of what other tests left may leave more
-        pass
-    gc.disable()
-    try:
-        for _ in range(10):
-            lapack.solved(A, B, lower=True, unit=False)
-        assert gc.collect() == 0
-    finally:
-        gc.enable()
+    gc.freeze()  # what other tests left
+    for _ in range(10):
+        lapack.solved(A, B, lower=True, unit=False)
+    assert gc.collect() == 0
