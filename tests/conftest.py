@@ -15,7 +15,7 @@ gc.disable()
 pytensor.config.traceback__limit = 0
 
 MANY = 5_000_000
-"""So many new objects are searched for garbage, about a GB; those that stay are not searched again."""
+"""So many new objects are searched for garbage, about a GB; what stays is not searched again."""
 
 
 @pytest.fixture(autouse=True, scope="module")
