@@ -96,6 +96,8 @@ class _Counts(Counted, LogLink):
 class Poisson(_Counts):
     """y ~ Poisson(exposure exp(f))."""
 
+    finite = (-np.inf, LARGEST)
+
     def logp(
         self, f: Tensor, y: Tensor, theta: Theta | None = None, exposure: Exposure = None
     ) -> Tensor:

@@ -202,20 +202,24 @@ class Derived(ScalarLikelihood):
         every = pt.broadcast_arrays(f, y, pt.ones_like(f) if exposure is None else exposure)
         at, bound, own = (v.ravel()[:, None] for v in every)
         log_p = lambda y: _known(self.logp(at, y, theta, own))  # noqa: E731
-        slopes = lambda y: self.derivatives(at, y, theta, own)  # noqa: E731
+        found = []
+        for side in (-1.0, 1.0):
+            y, log_weights = self._beyond(log_p, bound, side)
+            found.append(summed_tail(log_weights, self.derivatives(at, y, theta, own)))
+        low = found[0].value < found[1].value
+        tail = (pt.switch(low, *both).reshape(every[0].shape) for both in zip(*found, strict=True))
+        return both_tails(Slopes(*tail), low.reshape(every[0].shape), self.concave)
+
+    def _beyond(
+        self, log_p: Callable[[Tensor], Tensor], bound: Tensor, side: float
+    ) -> tuple[Tensor, Tensor]:
+        """Y up to a bound (n, 1), or with side 1 beyond it, and log weights, (n, K)."""
         if self.discrete:
-            sums = (_counts_beyond(log_p, bound, side) for side in (-1.0, 1.0))
-            below, above = (summed_tail(log_weights, slopes(y)) for y, log_weights in sums)
-            low = below.value < above.value
-            tail = Slopes(*(pt.switch(low, *both) for both in zip(below, above, strict=True)))
-        else:
-            to_y, log_rate = _SCALES[self.support]
-            height = lambda u: _known(log_p(to_y(u)) + log_rate(u))  # noqa: E731
-            side, u, log_weights = half_line(height, _INVERSES[self.support](bound))
-            tail, low = summed_tail(log_weights, slopes(to_y(u))), side[:, 0] < 0.0
-        shape = every[0].shape
-        tail = Slopes(*(part.reshape(shape) for part in tail))
-        return both_tails(tail, low.reshape(shape), self.concave)
+            return _counts_beyond(log_p, bound, side)
+        to_y, log_rate = _SCALES[self.support]
+        height = lambda u: _known(log_p(to_y(u)) + log_rate(u))  # noqa: E731
+        u, log_weights = half_line(height, _INVERSES[self.support](bound), side)
+        return to_y(u), log_weights
 
     def response(self, f: Tensor, exposure: Exposure = None) -> Response:
         """Mean of y, with two derivatives."""
@@ -257,10 +261,6 @@ class Derived(ScalarLikelihood):
         return cast(Tensor, pm.modelcontext(None).register_rv(made, name, **kwargs))
 
 
-def _log_odds(p: Tensor) -> Tensor:
-    return pt.log(p) - pt.log1p(-p)
-
-
 _INSIDE = np.array([1e-300, np.nextafter(1.0, 0.0)])
 
 _SCALES: dict[str, Any] = {
@@ -276,9 +276,15 @@ _SCALES: dict[str, Any] = {
 _INVERSES: dict[str, Any] = {
     "real": pt.arcsinh,
     "positive": pt.log,
-    "unit": lambda y: _log_odds(pt.clip(y, *_INSIDE)),
+    "unit": lambda y: log_odds(y),
 }
 """The real number of which y is that function."""
+
+
+def log_odds(p: Tensor) -> Tensor:
+    """Log odds of probabilities, finite for 0 and 1."""
+    near = pt.clip(p, *_INSIDE)
+    return pt.log(near) - pt.log1p(-near)
 
 
 def _counts_beyond(
@@ -286,10 +292,11 @@ def _counts_beyond(
 ) -> tuple[Tensor, Tensor]:
     """Counts up to a bound (n, 1), or with side 1 beyond it, and log probabilities, (n, K)."""
 
+    # Many distributions have more zeros than fit among the other counts.
     def counted(distance: Tensor) -> tuple[Tensor, Tensor]:
         y = bound + distance + 1.0 if side > 0.0 else bound - distance
-        possible = pt.maximum(y, np.float64(0.0))
-        log_weights = pt.switch(y < 0.0, -np.inf, log_p(possible))
+        possible = pt.maximum(y, np.float64(1.0))
+        log_weights = pt.switch(y < 1.0, -np.inf, log_p(possible))
         return possible, pt.maximum(log_weights, np.float64(LOWEST))
 
     low, high = pt.zeros_like(bound[:, 0]), pt.full_like(bound[:, 0], WIDE)
@@ -298,7 +305,11 @@ def _counts_beyond(
     start = pt.maximum(pt.floor(low), np.float64(0.0))
     distances, widths = _counts_up_to(high - start)
     y, log_weights = counted(start[:, None] + distances)
-    return y, log_weights + pt.log(widths)
+    log_weights = log_weights + pt.log(widths)
+    if side > 0.0:
+        return y, log_weights
+    zero = pt.zeros_like(bound)
+    return pt.concatenate([zero, y], axis=1), pt.concatenate([log_p(zero), log_weights], axis=1)
 
 
 def _counts_up_to(top: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,5 +1,7 @@
 """A log link: the mean response is exp(f), times an exposure."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytensor.tensor as pt
 from numpy.typing import ArrayLike
@@ -7,7 +9,7 @@ from numpy.typing import ArrayLike
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta
 from bayes_gpx.likelihoods.tails import Slopes, both_tails, tail_of_rate
-from bayes_gpx.numerics.gaussian_expectations import half_line
+from bayes_gpx.numerics.gaussian_expectations import falling_side
 from bayes_gpx.numerics.special import log_sum_exp
 
 
@@ -17,6 +19,8 @@ class LogLink(ScalarLikelihood):
     units = "log mean of {y}"
     mean_name = "mean"
     exposed = True
+    finite: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
+    """Between these f no exponential in the log density overflows."""
 
     def response(self, f: Tensor, exposure: Exposure = None) -> Response:
         """Mean, with two derivatives: all equal."""
@@ -35,9 +39,11 @@ class LogLink(ScalarLikelihood):
         # keep their digits where a probability is e^-1000.
         log_rate_here = self.logp(f, y, theta, exposure)
         first, second, _ = self.derivatives(f, y, theta, exposure)
-        every = pt.broadcast_arrays(f, y, pt.ones_like(f) if exposure is None else exposure, first)
-        start, own, times, here = (v.ravel()[:, None] for v in every)
-        side, g, log_weights = half_line(lambda g: self.logp(g, own, theta, times), start)
+        times = pt.ones_like(f) if exposure is None else exposure
+        every = pt.broadcast_arrays(f, y, times, first, second)
+        start, own, times, here, curvature = (v.ravel()[:, None] for v in every)
+        height = lambda g: self.logp(g, own, theta, times)  # noqa: E731
+        side, g, log_weights = falling_side(height, start, here, curvature, *self.finite)
         value = log_sum_exp(log_weights)
         off = self.derivatives(g, own, theta, times)[0] - here
         share = pt.exp(log_weights - value[:, None])

@@ -93,7 +93,8 @@ class Ordinal(Labelled, ScalarLikelihood):
 
     def _ends(self, f: TensorLike, y: Tensor, theta: Theta) -> tuple[Tensor, Tensor]:
         """Bounds of the category of y, less f."""
-        code, cutpoints = pt.cast(y, "int64") - self.first, theta["cutpoint"]
+        near = pt.clip(y, np.float64(self.first - 1), np.float64(self.first + self.count))
+        code, cutpoints = pt.cast(near, "int64") - self.first, theta["cutpoint"]
         return _end(cutpoints, code - 1) - f, _end(cutpoints, code) - f
 
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:

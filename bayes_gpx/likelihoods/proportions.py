@@ -10,7 +10,10 @@ from scipy.special import expit
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
-from bayes_gpx.likelihoods.derived import FARTHEST, Derived
+from bayes_gpx.likelihoods.derived import FARTHEST, Derived, log_odds
+from bayes_gpx.likelihoods.tails import Slopes, both_tails, summed_tail
+from bayes_gpx.numerics.gaussian_expectations import falling_side
+from bayes_gpx.numerics.special import softplus
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,35 @@ class Beta(Derived):
         p, q, precision = pt.sigmoid(f), pt.sigmoid(-f), theta["precision"]
         spread = pt.tri_gamma(precision * p) + pt.tri_gamma(precision * q)
         return pt.sqr(precision * p * q) * spread
+
+    def tails(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Slopes, Slopes]:
+        """Logs of the probabilities of at most y, and of more than y, given f."""
+        # In the log odds u of y, where much may be nearer to 0 or 1 than y can be.
+        every, precision = pt.broadcast_arrays(f, y), theta["precision"]
+        at, bound = (v.ravel()[:, None] for v in every)
+        p, q = pt.sigmoid(at), pt.sigmoid(-at)
+        a, b = precision * p, precision * q
+        constant = pt.gammaln(a) + pt.gammaln(b) - pt.gammaln(precision)
+        height = lambda u: -a * softplus(-u) - b * softplus(u) - constant  # noqa: E731
+        start = log_odds(bound)
+        low, high = pt.sigmoid(start), pt.sigmoid(-start)
+        bends = a * high - b * low, -precision * low * high
+        side, u, log_weights = falling_side(height, start, *bends)
+        # Slopes of the log density are `rate` (u - mean) in f, of which both change with f.
+        rate = [precision * v for v in (p * q, p * q * (q - p), p * q * (1.0 - 6.0 * p * q))]
+        spread = pt.tri_gamma(a) + pt.tri_gamma(b)
+        bend = pt.polygamma(2, a) - pt.polygamma(2, b)
+        mean = pt.psi(a) - pt.psi(b), rate[0] * spread, rate[1] * spread + rate[0] ** 2 * bend
+        off = u - mean[0]
+        slopes = (
+            rate[0] * off,
+            rate[1] * off - rate[0] * mean[1],
+            rate[2] * off - 2.0 * rate[1] * mean[1] - rate[0] * mean[2],
+        )
+        tail = Slopes(*(v.reshape(every[0].shape) for v in summed_tail(log_weights, slopes)))
+        return both_tails(tail, side.reshape(every[0].shape) < 0.0, self.concave)
 
     def variance(
         self, f: ArrayLike, theta: Theta, exposure: ArrayLike | None = None

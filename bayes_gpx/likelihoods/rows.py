@@ -174,7 +174,10 @@ class Censored(_OfRows):
         below, above = tails(f, y, theta, rest)
         found = {"left": below, "right": above}
         if "interval" in self.kinds:
-            within, beyond = tails(f, upper, theta, rest)
+            # Zeros of their own are in no interval, and would hide it.
+            inside = getattr(self.likelihood, "tails_of_others", tails)
+            below, above = inside(f, y, theta, rest)
+            within, beyond = inside(f, upper, theta, rest)
             # The difference of the smaller tails keeps its digits.
             low = pt.lt(within[0], above[0])
             both = ((within, above), (below, beyond))
@@ -221,7 +224,7 @@ class Censored(_OfRows):
     def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> Tensor:
         """Curvature for Newton's steps: of a bound, observed where it is clearly positive."""
         rows, found = self._bounds(f, y, theta, exposure)
-        most = pt.sqr(found.first)  # where the density does not change with f
+        most = pt.sqr(found.first)
         observed = pt.switch(-found.second > CLEAR * most, -found.second, most)
         own = self.likelihood.steps(f, *self._of_values(y, theta, exposure))
         return pt.set_subtensor(own[rows], observed)

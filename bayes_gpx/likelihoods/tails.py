@@ -16,12 +16,15 @@ from bayes_gpx.numerics.special import (
 
 _X, _W = np.polynomial.legendre.leggauss(16)
 _ENDS = np.array([0.0, 1.0, 4.0, 12.0, 45.0])[:, None]
-DISTANCES = (_ENDS[:-1] + np.diff(_ENDS, axis=0) * (_X + 1.0) / 2.0).ravel()
+FROM_BOUND = (_ENDS[:-1] + np.diff(_ENDS, axis=0) * (_X + 1.0) / 2.0).ravel()
 STEPS = (np.diff(_ENDS, axis=0) * _W / 2.0).ravel()
 """Nodes from 0 on and their weights, for what falls about like exp(-distance)."""
 
 SMALL = 1e-30
 """A smaller share of a sum is left out of averages."""
+
+CLOSEST = 1e-15
+"""Logs of two probabilities that differ by less differ by round-off alone."""
 
 SMALL_PART = 1e-12
 """A probability that is a sum is at least so much below 1."""
@@ -49,7 +52,7 @@ class Slopes(NamedTuple):
 
     def but_not(self, other: "Slopes") -> "Slopes":
         """Log of the difference of two probabilities."""
-        less = other.value - self.value
+        less = pt.minimum(other.value - self.value, np.float64(-CLOSEST))
         share = -1.0 / pt.expm1(less)
         both = zip(self._relative(), other._relative(), strict=True)
         slopes = (share * own - (share - 1.0) * theirs for own, theirs in both)
@@ -109,7 +112,7 @@ def student_tails(
     v = pt.arcsinh(z / pt.sqrt(nu))
     start = pt.abs(v)[..., None]
     unit = 1.0 / (nu * (pt.tanh(start) + pt.minimum(1.0, 1.0 / pt.sqrt(nu))))
-    at = start + unit * DISTANCES
+    at = start + unit * FROM_BOUND
     heights = -nu * (at - np.log(2.0) + pt.log1p(pt.exp(-2.0 * at))) + np.log(STEPS)
     constant = log_rising_ratio(nu / 2.0, 0.5) + 0.5 * (pt.log(nu / 2.0) - np.log(np.pi))
     smaller = constant + pt.log(unit[..., 0]) + log_sum_exp(heights)

@@ -43,11 +43,17 @@ class _ZeroInflated(LogLink, Derived):
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Slopes, Slopes]:
         """Logs of the probabilities of at most y, and of more than y, given f."""
-        log_share = pt.log1p(-theta["inflation"])
-        below, above = self.uninflated.tails(f - log_share, y, theta, exposure)
-        others = below._replace(value=log_share + below.value)
+        below, above = self.tails_of_others(f, y, theta, exposure)
         zeros = Slopes(pt.log(theta["inflation"]), *[pt.zeros_like(f)] * 3)
-        return others.or_else(zeros), above._replace(value=log_share + above.value)
+        return below.or_else(zeros), above
+
+    def tails_of_others(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> list[Slopes]:
+        """Logs of these probabilities without those of the zeros of their own."""
+        log_share = pt.log1p(-theta["inflation"])
+        tails = self.uninflated.tails(f - log_share, y, theta, exposure)
+        return [tail._replace(value=log_share + tail.value) for tail in tails]
 
     @abstractmethod
     def _others(self, rate: Tensor, theta: Theta) -> tuple[Tensor, Tensor]:

@@ -243,7 +243,8 @@ def test_weighted_scores_are_sums_of_those_of_single_rows():
         assert_allclose(found["pit"][row], stats.norm.cdf(y[row], mean, variance**0.5), rtol=1e-8)
 
 
-LONG = "beta", "Cauchy noise", "zero_inflated_negative_binomial"
+STEPS = 1e-4, -1e-4
+LONG = "beta", "Cauchy noise", "a proportion", "zero_inflated_negative_binomial"
 COUNTED = "gamma", "negative_binomial"
 CUTPOINTS = np.array([-1.0, -0.2, 0.3, 1.0, 2.0])
 
@@ -384,6 +385,90 @@ def test_bounds_have_the_probabilities_of_scipy(name):
     assert (found[4] >= 0.0).all()
     off = found[4][1:] + np.minimum(found[2][1:], 0.0)
     assert ((0.0 <= off) & (off <= 0.05 * found[1][1:] ** 2 + 1e-12)).all()
+
+
+def of_bounds(likelihood, values, f, rows):
+    """Log probabilities of (kind, lower, upper), with derivatives in f."""
+    given = Censored(likelihood, CENSORING[1:])
+    codes = [CENSORING.index(kind) for kind, *_ in rows]
+    low, high = (np.array([row[k] for row in rows], "float64") for k in (1, 2))
+    exposure = pt.as_tensor(np.column_stack([np.ones(len(rows)), high, codes]))
+    theta = {name: pt.as_tensor(np.float64(v)) for name, v in values.items()}
+    known = pt.as_tensor(np.full(len(rows), float(f))), pt.as_tensor(low), theta, exposure
+    outputs = [given.logp(*known), *given.derivatives(*known)]
+    return pytensor.function([], outputs, mode=MODE)()
+
+
+def log_probabilities(distribution, rows):
+    """The same of a distribution of SciPy."""
+    each = {
+        "left": lambda low, _: distribution.logcdf(low),
+        "right": lambda low, _: distribution.logsf(low),
+        "interval": lambda low, high: np.log(
+            distribution.cdf(high) - distribution.cdf(low)
+            if distribution.cdf(low) < 0.5
+            else distribution.sf(low) - distribution.sf(high)
+        ),
+    }
+    return [each[kind](low, high) for kind, low, high in rows]
+
+
+@pytest.mark.parametrize(
+    ("center", "scale", "rows"),
+    [
+        (300.0, 100.0, [("left", -20.0, 0.0), ("right", 290.0, 0.0), ("interval", 1.0, 1.5)]),
+        (0.0, 1000.0, [("interval", 1.0, 1.5), ("left", -3.0, 0.0), ("interval", -7.0, 9.0)]),
+        (300.0, 1.0, [("left", 280.0, 0.0), ("right", 280.0, 0.0), ("interval", 299.0, 300.0)]),
+    ],
+)
+def test_bounds_far_from_1_have_the_probabilities_of_scipy(center, scale, rows):
+    """Of a density by PyMC, whose sums are over arcsinh(y), where it has two modes."""
+    normal = bx.likelihoods.custom(
+        lambda f, exposure, tau: pm.Normal.dist(f, tau),
+        mean=lambda f, exposure: f,
+        priors={"tau": pm.HalfNormal.dist(1.0)},
+    )
+    found = of_bounds(normal, {"tau": scale}, center, rows)
+    assert_allclose(found[0], log_probabilities(stats.norm(center, scale), rows), atol=2e-5)
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize(
+    ("precision", "f"), [(5.0, 4.0), (5.0, 8.0), (1.0, 4.0), (0.1, 0.0), (0.1, -4.0), (50.0, -8.0)]
+)
+def test_bounds_of_proportions_that_are_nearly_0_or_1(precision, f):
+    """Most of y may be nearer to 1 than any number below it."""
+    rows = [("left", 0.99, 0.0), ("right", 0.99, 0.0), ("left", 0.01, 0.0), ("right", 0.5, 0.0)]
+    found = of_bounds(named("beta"), {"precision": precision}, f, rows)
+    of = stats.beta(precision * expit(f), precision * expit(-f))
+    assert_allclose(found[0], log_probabilities(of, rows), rtol=1e-8)
+    after, before = (of_bounds(named("beta"), {"precision": precision}, f + h, rows) for h in STEPS)
+    for k in range(3):
+        assert_allclose(found[k + 1], (after[k] - before[k]) / 2e-4, rtol=1e-5, atol=1e-6)
+
+
+def test_bounds_of_counts_with_zeros_of_their_own():
+    """No interval has them; and of a density by PyMC they are far from the other counts."""
+    f, inflation = np.log(300.0), 0.3
+    counts = stats.poisson(300.0 / (1.0 - inflation))
+    inside = [("interval", 1.0, 6.0), ("interval", 400.0, 430.0)]
+    zip_ = named("zero_inflated_poisson")
+    found = of_bounds(zip_, {"inflation": inflation}, f, inside)
+    expected = np.log1p(-inflation) + np.array(
+        [np.logaddexp.reduce(counts.logpmf(np.arange(a + 1, b + 1))) for _, a, b in inside]
+    )
+    assert_allclose(found[0], expected, rtol=1e-8)
+    assert np.isfinite(found).all()
+    own = bx.likelihoods.custom(
+        lambda f, exposure: pm.ZeroInflatedPoisson.dist(psi=0.7, mu=pm.math.exp(f)),
+        mean=lambda f, exposure: 0.7 * pm.math.exp(f),
+        support="counts",
+    )
+    rows = [("left", 200.0, 0.0), ("left", 0.0, 0.0), ("right", 385.0, 0.0), ("right", 0.0, 0.0)]
+    counts = stats.poisson(300.0)
+    p = np.array([counts.cdf(200.0), counts.cdf(0.0), counts.sf(385.0), counts.sf(0.0)])
+    p = 0.7 * p + 0.3 * np.array([1.0, 1.0, 0.0, 0.0])
+    assert_allclose(of_bounds(own, {}, f, rows)[0], np.log(p), atol=1e-4)
 
 
 @pytest.mark.parametrize(
