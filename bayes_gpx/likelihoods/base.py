@@ -286,7 +286,7 @@ class ScalarLikelihood(Likelihood):
     def expected_curvature(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Tensor, Tensor]:
-        """What Laplace's approximation takes where `logp` is not concave, and its slope in f.
+        """The information in Laplace's approximation where `logp` is not concave, and its slope.
 
         By default `fisher`; it depends on y where y are bounds.
         """
@@ -339,7 +339,7 @@ class ScalarLikelihood(Likelihood):
     def score(
         self, y: Tensor, mean: Tensor, spread: Tensor, theta: Theta, exposure: Exposure = None
     ) -> Tensor:
-        """What y adds to a sum of log predictive densities, as `log_predictive`."""
+        """The part of y in a sum of log predictive densities, as `log_predictive`."""
         return self.log_predictive(y, mean, spread, theta, exposure)
 
     def posterior_moments(
@@ -448,7 +448,7 @@ class VectorLikelihood(Likelihood):
     def score(
         self, y: Tensor, mean: Tensor, root: Tensor, theta: Theta, exposure: Exposure = None
     ) -> Tensor:
-        """What y adds to a sum of log predictive densities, as `log_predictive`."""
+        """The part of y in a sum of log predictive densities, as `log_predictive`."""
         return self.log_predictive(y, mean, root, theta, exposure)
 
     def _nodes(self, mean: Tensor, root: Tensor) -> tuple[Tensor, np.ndarray]:

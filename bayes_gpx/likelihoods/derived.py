@@ -278,7 +278,7 @@ _INVERSES: dict[str, Any] = {
     "positive": pt.log,
     "unit": lambda y: log_odds(y),
 }
-"""The real number of which y is that function."""
+"""The inverses of those functions."""
 
 
 def log_odds(p: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ KINDS = {
 """Events by name, in words with places for the name of y and for a value."""
 
 NEEDED = {"hazard": ("log_tails", "log_survival"), "quantile": ("quantile",)}
-"""Methods of which only some likelihoods have one."""
+"""Methods that only some likelihoods have."""
 
 
 @dataclass(frozen=True)

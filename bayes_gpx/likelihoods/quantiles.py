@@ -30,7 +30,7 @@ class AsymmetricLaplace(Real):
 
     @property
     def hyperparameters(self) -> Mapping[str, DefaultPrior]:  # type: ignore[override]
-        """`sigma`, of which the sd of noise is a multiple."""
+        """`sigma`; the sd of noise is a multiple of it."""
         multiple = float(np.sqrt(self.variance(0.0, {"sigma": 1.0})))
 
         def sigma(

@@ -23,8 +23,8 @@ from bayes_gpx.likelihoods.tails import Slopes
 from bayes_gpx.numerics.gaussian_expectations import moments, nodes, nodes_with_kinks, wide_nodes
 
 LEAST, TINY = 0.1, 1e-200
-"""What is left of a bound's information where the observed one is negative: about the square of the
-first, times a quarter, as a share."""
+"""The information of a bound is (o + (o^2 + LEAST^2 s^4)^1/2) / 2, of its observed one o and its
+slope s: about o where that is positive, and above 0."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class Weighted(_OfRows):
     def expected_curvature(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Any
     ) -> tuple[Tensor, ...]:
-        """Weighted information about f, given what kind of row y is of, and its slope."""
+        """Weighted information about f, of values or of bounds, and its slope."""
         weights, rest = self._parts(exposure)
         return tuple(weights * v for v in self.likelihood.expected_curvature(f, y, theta, rest))
 
@@ -213,7 +213,6 @@ class Censored(_OfRows):
     ) -> tuple[Tensor, ...]:
         """Expected information about f, and its slope; of a bound, the observed, kept above 0."""
         rows, found = self._bounds(f, y, theta, exposure)
-        # The square of the slope would be the information if the density did not bend.
         floor = LEAST * pt.sqr(found.first)
         root = pt.sqrt(pt.sqr(found.second) + pt.sqr(floor) + TINY)
         bent = found.second * found.third + 2.0 * LEAST * floor * found.first * found.second

@@ -383,7 +383,7 @@ def refuse_row_data(
         ),
         (
             rows.censoring is not None and tails_of(observation) is None,
-            f"{likelihood}, of which y have no order, so no bounds of y",
+            f"{likelihood}: its y have no order, so no bounds of y",
             "For ordered categories use 'ordinal'",
         ),
         (

@@ -32,7 +32,7 @@ LEAST_ROWS = 16
 """Rows of a block at least: with fewer, most of the time would be Python's own."""
 
 FROM = 500
-"""Fewest rows for which blocks are worth their Python overhead."""
+"""Fewest rows where blocks are worth their Python overhead."""
 
 
 class UpperOp(Op):

@@ -47,7 +47,7 @@ class Kroneckers:
 def climb_together(
     local: Callable, K: np.ndarray, rest: Sequence[np.ndarray], begun: np.ndarray, concave: bool
 ) -> tuple[bool, np.ndarray, np.ndarray]:
-    """As `bayes_gpx.posteriors.evidence.softmax.climb`, of K (S, n, n) and rows beside `shared`."""
+    """As `bayes_gpx.posteriors.evidence.softmax.climb`, of K (S, n, n) and further data."""
     shared, *rows = rest
     return climb(local, Kroneckers(K, shared), rows, begun, concave)
 

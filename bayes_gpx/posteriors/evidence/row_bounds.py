@@ -117,7 +117,7 @@ class AtRows(NamedTuple):
     known: Tensor  # (b,), f's variance without the remainders' variance
 
     def sites(self, **more: Any) -> Sites:
-        """The rows as normal sites, of which `logp` is the expected log."""
+        """The rows as normal sites; their `logp` is the expected log."""
         lost = 0.5 * self.W * self.known
         height = self.logp + (lost.sum(axis=1) if lost.ndim == 2 else lost)
         left = 1.0 - self.W * self.known

@@ -84,7 +84,7 @@ class _State(NamedTuple):
 
 
 type _Given = tuple[Any, Sequence[np.ndarray], Callable]
-"""What multiplies by K; codes and, if rows have them, weights; `local_graph`."""
+"""K or an equivalent; codes and, if rows have them, weights; `local_graph`."""
 
 
 def local_graph(likelihood: Categorical) -> tuple[list[Tensor], list[Tensor]]:
@@ -106,7 +106,7 @@ def unweighted(likelihood: Any) -> tuple[Any, bool]:
 
 
 def rows_of(likelihood: Any, y: Tensor, exposure: Tensor) -> list[Tensor]:
-    """What a search for a mode needs of rows: y, and weights if there are any."""
+    """The data of a search for a mode: y, and weights if there are any."""
     return [y, exposure[:, -1]] if unweighted(likelihood)[1] else [y]
 
 
