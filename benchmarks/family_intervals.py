@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from scipy.special import expit
 
 import bayes_gpx as bx
 from bayes_gpx.likelihoods import named
@@ -36,12 +37,10 @@ FAMILIES = {
     ("asymmetric_laplace", None): {"sigma": 0.3},
     (bx.likelihoods.asymmetric_laplace(quantile=0.9), None): {"sigma": 0.1},
 }
-CENSORED = {
-    ("normal", None): {"sigma": 0.5},
-    **{
-        (name, None): FAMILIES[name, None]
-        for name in ("lognormal", "weibull", "loglogistic", "gamma", "poisson", "negative_binomial")
-    },
+CENSORED = {("normal", None): {"sigma": 0.5}} | {
+    family: theta
+    for family, theta in FAMILIES.items()
+    if family[0] != "bernoulli" and family[1] != "probit" and isinstance(family[0], str)
 }
 TABLE = Path(__file__).with_suffix(".csv")
 
@@ -78,9 +77,9 @@ def held(name, link, theta, rng, censored=False):
             last = 1 + len(theta.get("cutpoint", [0.0]))
             y[:last] = np.where(len(np.unique(y)) < last, np.arange(last), y[:last])
         if censored:
-            bound = rng.normal(0.3, 1.0, N)
-            bound = bound if name == "normal" else np.exp(bound)
-            bound = np.floor(bound) if likelihood.discrete else bound
+            bound = bounds(name, likelihood, rng, exposure)
+            if name == "ordinal":  # nor may a category be known by bounds alone
+                bound[np.unique(y, return_index=True)[1]] = np.inf
             beyond = y > bound
             options["censoring"] = np.where(beyond, "right", "none")
             y = np.minimum(y, bound)
@@ -100,6 +99,20 @@ def held(name, link, theta, rng, censored=False):
         one.append(beyond.mean() if censored else 0.0)
         inside.append(one)
     return np.mean(inside, axis=0)
+
+
+def bounds(name, likelihood, rng, trials):
+    """A random bound of each row that some y are above."""
+    if name == "ordinal":
+        return 1.0 * rng.integers(0, likelihood.count - 1, N)
+    if name == "binomial":
+        return 1.0 * rng.integers(0, trials)
+    drawn = rng.normal(0.3, 1.0, N)
+    if name == "beta":
+        return expit(drawn)
+    if likelihood.scaled:
+        return drawn
+    return np.floor(np.exp(drawn)) if likelihood.discrete else np.exp(drawn)
 
 
 def main():
