@@ -142,6 +142,17 @@ def test_a_weighted_row_of_several_latent_values_is_a_row_twice(likelihood, opti
         assert_allclose(values.std(axis=0), found[0]["f_sd"], rtol=0.25)
 
 
+@pytest.mark.parametrize("options", [{}, {"correlation": 1}, {"approximation": bx.Inducing(X)}])
+def test_a_label_of_hardly_any_weight_is_no_row(options):
+    known = {"likelihood": "categorical", "scale": False, **options}
+    weights = np.where(np.arange(N) < 3, 1e-9, 1.0)
+    models = bx.GP(X, LABELS, weights=weights, **known), bx.GP(X[3:], LABELS[3:], **known)
+    theta = all_at(0.8, models[0])
+    found = [bx.predictions(m, theta, X[:4], on="latent", **SUMMARY) for m in models]
+    for name in ("f_mean", "f_sd"):
+        assert_allclose(found[0][name], found[1][name], atol=1e-8)
+
+
 @pytest.mark.parametrize("options", [{}, {"correlation": 1}])
 def test_a_weighted_label_that_is_left_out_is_left_out_whole(options):
     """Its score is its weight times the log probability given the other rows and their weights."""
