@@ -9,13 +9,13 @@ import pandas as pd
 import pytensor
 import pytest
 
-# Both only cost time here, a fifth of it: graphs are small objects that live as long as the
+# Both only cost time here: graphs are small objects that live as long as the
 # process, and nobody reads where a node was made.
 gc.disable()
 pytensor.config.traceback__limit = 0
 
 MANY = 5_000_000
-"""So many new objects are searched for garbage, about a GB; what stays is not searched again."""
+"""So many new objects are searched for garbage; those that stay are not searched again."""
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import scipy.sparse as sps
@@ -27,9 +27,6 @@ from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.sparse import read_weighed
 from bayes_gpx.numerics.threads import in_order
 from bayes_gpx.validation import one_of
-
-if TYPE_CHECKING:
-    pass
 
 HELD = 2**25
 """Most numbers, 256 MB, for which out-of-core rows that are needed repeatedly stay in memory."""

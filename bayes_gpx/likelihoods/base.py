@@ -111,8 +111,8 @@ class Likelihood(ABC):
         Prior means of the processes, which f does not contain; 0 by default.
     class_dim : str
         The dim of several latent values: "class" or "process".
-    some : float
-        A possible y at any exposure; 1 by default.
+    possible_y : float
+        A y that is possible at any exposure; 1 by default.
     """
 
     units: ClassVar[str]
@@ -135,7 +135,7 @@ class Likelihood(ABC):
     responses: ClassVar[tuple[str, ...]] = ()
     centers: Any = 0.0
     class_dim: ClassVar[str] = "class"
-    some: float = 1.0
+    possible_y: float = 1.0
 
     @abstractmethod
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
@@ -202,6 +202,18 @@ class Likelihood(ABC):
         `scaled`. It enters as one more factor of the exposure, the prior mean rate exp(center).
         """
         return 0.0
+
+    @abstractmethod
+    def log_predictive(
+        self, y: Tensor, mean: Tensor, spread: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> Tensor:
+        """Log density of y for normal f; see the two bases."""
+
+    def score(
+        self, y: Tensor, mean: Tensor, spread: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> Tensor:
+        """The part of y in a sum of log predictive densities, as `log_predictive`."""
+        return self.log_predictive(y, mean, spread, theta, exposure)
 
     def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Any:
         """Distribution of y for f ~ N(mean, variance), jets, as a `Predictive`.
@@ -336,12 +348,6 @@ class ScalarLikelihood(Likelihood):
         """Log density of y where f ~ N(mean, variance)."""
         return log_sum_exp(self.weighed_nodes(y, mean, variance, theta, exposure)[1])
 
-    def score(
-        self, y: Tensor, mean: Tensor, spread: Tensor, theta: Theta, exposure: Exposure = None
-    ) -> Tensor:
-        """The part of y in a sum of log predictive densities, as `log_predictive`."""
-        return self.log_predictive(y, mean, spread, theta, exposure)
-
     def posterior_moments(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Tensor, Tensor]:
@@ -444,12 +450,6 @@ class VectorLikelihood(Likelihood):
         """Log probability of y where f ~ N(mean, root root'), mean (n, C) and root (n, C, C)."""
         f, weights = self._nodes(mean, root)
         return log_sum_exp(self.logp(f, y[:, None], theta or {}) + np.log(weights))
-
-    def score(
-        self, y: Tensor, mean: Tensor, root: Tensor, theta: Theta, exposure: Exposure = None
-    ) -> Tensor:
-        """The part of y in a sum of log predictive densities, as `log_predictive`."""
-        return self.log_predictive(y, mean, root, theta, exposure)
 
     def _nodes(self, mean: Tensor, root: Tensor) -> tuple[Tensor, np.ndarray]:
         """Nodes (n, K, C) of f ~ N(mean, root root') and weights (K,)."""

@@ -99,8 +99,8 @@ class Derived(ScalarLikelihood):
         return SUPPORTS[self.support].whole
 
     @property
-    def some(self) -> float:  # type: ignore[override]
-        """A possible y."""
+    def possible_y(self) -> float:  # type: ignore[override]
+        """A y that is possible."""
         return 0.5 if self.support == "unit" else 1.0
 
     @property
@@ -263,6 +263,13 @@ class Derived(ScalarLikelihood):
 
 _INSIDE = np.array([1e-300, np.nextafter(1.0, 0.0)])
 
+
+def log_odds(p: Tensor) -> Tensor:
+    """Log odds of probabilities, finite for 0 and 1."""
+    near = pt.clip(p, *_INSIDE)
+    return pt.log(near) - pt.log1p(-near)
+
+
 _SCALES: dict[str, Any] = {
     "real": (pt.sinh, lambda u: pt.log(pt.cosh(u))),
     "positive": (pt.exp, lambda u: u),
@@ -276,15 +283,9 @@ _SCALES: dict[str, Any] = {
 _INVERSES: dict[str, Any] = {
     "real": pt.arcsinh,
     "positive": pt.log,
-    "unit": lambda y: log_odds(y),
+    "unit": log_odds,
 }
 """The inverses of those functions."""
-
-
-def log_odds(p: Tensor) -> Tensor:
-    """Log odds of probabilities, finite for 0 and 1."""
-    near = pt.clip(p, *_INSIDE)
-    return pt.log(near) - pt.log1p(-near)
 
 
 def _counts_beyond(
@@ -292,7 +293,7 @@ def _counts_beyond(
 ) -> tuple[Tensor, Tensor]:
     """Counts up to a bound (n, 1), or with side 1 beyond it, and log probabilities, (n, K)."""
 
-    # Many distributions have more zeros than fit among the other counts.
+    # Zeros are a node by themselves: of zero-inflated counts they may be far from all others.
     def counted(distance: Tensor) -> tuple[Tensor, Tensor]:
         y = bound + distance + 1.0 if side > 0.0 else bound - distance
         possible = pt.maximum(y, np.float64(1.0))

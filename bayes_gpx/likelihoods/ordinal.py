@@ -79,8 +79,8 @@ class Ordinal(Labelled, ScalarLikelihood):
         return {"first": low, "count": high - low + 1, "known": True}
 
     @property
-    def some(self) -> float:  # type: ignore[override]
-        """A possible y."""
+    def possible_y(self) -> float:  # type: ignore[override]
+        """A y that is possible."""
         return float(self.first)
 
     def highest_y(self, exposure: np.ndarray) -> np.ndarray:

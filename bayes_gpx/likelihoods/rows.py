@@ -174,8 +174,8 @@ class Censored(_OfRows):
         below, above = tails(f, y, theta, rest)
         found = {"left": below, "right": above}
         if "interval" in self.kinds:
-            # Zeros of their own are in no interval, and would hide it.
-            inside = getattr(self.likelihood, "tails_of_others", tails)
+            # Structural zeros are in no interval, and the difference would lose its digits in them.
+            inside = getattr(self.likelihood, "tails_of_counts", tails)
             below, above = inside(f, y, theta, rest)
             within, beyond = inside(f, upper, theta, rest)
             # The difference of the smaller tails keeps its digits.
@@ -202,10 +202,10 @@ class Censored(_OfRows):
         return _with(own, rows, found[1:])
 
     def _of_values(self, y: Tensor, theta: Theta, exposure: Any) -> tuple[Tensor, Theta, Any]:
-        """Arguments of the likelihood: y, and a possible one for a bound, which may be any far."""
+        """Arguments of the likelihood; a bound, which may be far away, becomes a possible y."""
         # The unused branch of a choice must be finite too, or its gradient is NaN.
-        some = np.float64(self.likelihood.some)
-        own = pt.switch(pt.eq(exposure[..., -1], 0), y, some)
+        possible = np.float64(self.likelihood.possible_y)
+        own = pt.switch(pt.eq(exposure[..., -1], 0), y, possible)
         return cast(Tensor, own), theta, self._rest(exposure)
 
     def expected_curvature(
@@ -280,7 +280,7 @@ class Censored(_OfRows):
 def tails_of(likelihood: Any) -> Tails | None:
     """The function of logs of the probabilities of at most y, and of more than y, with slopes in f.
 
-    `log_tails` are of a real number, and `tails` of any y. None where there is neither.
+    Hazards take `log_tails` alone; other likelihoods have `tails`. None where there is neither.
     """
     return getattr(likelihood, "log_tails", None) or getattr(likelihood, "tails", None)
 
@@ -303,3 +303,14 @@ def _with(known: Sequence[Tensor], rows: Tensor, found: Sequence[Tensor]) -> tup
 def weighed(weights: Tensor, each: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Arrays times the weight of each row, which may have several latent values."""
     return tuple(pt.shape_padright(weights, v.ndim - weights.ndim) * v for v in each)
+
+
+def unweighted(likelihood: Any) -> tuple[Any, bool]:
+    """A likelihood without the weights of rows, and whether it had them."""
+    weighted = isinstance(likelihood, Weighted)
+    return (likelihood.likelihood if weighted else likelihood), weighted
+
+
+def rows_of(likelihood: Any, y: Tensor, exposure: Tensor) -> list[Tensor]:
+    """The data of a search for a mode: y, and weights if there are any."""
+    return [y, exposure[:, -1]] if unweighted(likelihood)[1] else [y]

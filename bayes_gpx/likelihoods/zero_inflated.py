@@ -43,14 +43,14 @@ class _ZeroInflated(LogLink, Derived):
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Slopes, Slopes]:
         """Logs of the probabilities of at most y, and of more than y, given f."""
-        below, above = self.tails_of_others(f, y, theta, exposure)
+        below, above = self.tails_of_counts(f, y, theta, exposure)
         zeros = Slopes(pt.log(theta["inflation"]), *[pt.zeros_like(f)] * 3)
         return below.or_else(zeros), above
 
-    def tails_of_others(
+    def tails_of_counts(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
     ) -> list[Slopes]:
-        """Logs of these probabilities without those of the zeros of their own."""
+        """The same without structural zeros, which have the probability `inflation`."""
         log_share = pt.log1p(-theta["inflation"])
         tails = self.uninflated.tails(f - log_share, y, theta, exposure)
         return [tail._replace(value=log_share + tail.value) for tail in tails]

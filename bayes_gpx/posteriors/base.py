@@ -13,7 +13,7 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import ScalarLikelihood, VectorLikelihood
 from bayes_gpx.likelihoods.continuous import Normal
-from bayes_gpx.likelihoods.rows import Weighted
+from bayes_gpx.likelihoods.rows import Weighted, rows_of
 from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.base import Process
@@ -79,20 +79,9 @@ class Conditioning:
         return own if self.counts is None else own * self.counts
 
     @property
-    def row_weights(self) -> TensorLike:
-        """Weights of the rows' log densities, (n,), or 1."""
-        return self.exposure[:, -1] if isinstance(self.likelihood, Weighted) else 1.0
-
-    @property
     def rows(self) -> list[Tensor]:
-        """The y of rows, and their weights if there are any, for a search of several values."""
-        return [self.y, self.row_weights] if isinstance(self.likelihood, Weighted) else [self.y]
-
-    @property
-    def label_information(self) -> Tensor:
-        """Weights of rows in each column of a label (n, C), 0 in the others."""
-        own = pt.eq(self.y[:, None], pt.arange(self.likelihood.classes))
-        return own * pt.shape_padright(pt.as_tensor(self.row_weights))
+        """The y of rows and, if there are any, their weights."""
+        return rows_of(self.likelihood, self.y, self.exposure)
 
     @property
     def counts(self) -> Tensor | None:

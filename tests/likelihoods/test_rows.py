@@ -132,6 +132,11 @@ def test_a_weighted_row_of_several_latent_values_is_a_row_twice(likelihood, opti
     ]
     for name in ("f_mean", "f_sd"):
         assert_allclose(found[0][name], found[1][name], atol=1e-8)
+    if not options or "correlation" in options:
+        codes = np.arange(N) // 4
+        each = (model, codes), (twice, codes[REPEATED])
+        joint = [densities_of_groups(m, theta, g, progressbar=False).values for m, g in each]
+        assert_allclose(*joint, rtol=1e-8)
     if "groups" not in options:
         functions = bx.sample_functions(model, theta, draws=400, seed=1, progressbar=False)
         values = functions.predictions(X[:3])["f"].values.reshape(

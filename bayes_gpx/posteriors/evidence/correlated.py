@@ -19,7 +19,7 @@ the prior covariance.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
@@ -29,9 +29,6 @@ from pytensor.graph.basic import Apply
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.posteriors.evidence.factors import inverse
 from bayes_gpx.posteriors.evidence.softmax import FindsModeOfClasses, climb
-
-if TYPE_CHECKING:
-    pass
 
 
 class Kroneckers:

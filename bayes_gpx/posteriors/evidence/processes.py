@@ -24,11 +24,11 @@ from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.likelihoods.rows import weighed
+from bayes_gpx.likelihoods.rows import unweighted, weighed
 from bayes_gpx.posteriors.evidence.factors import factor, half, inverse, solve
 from bayes_gpx.posteriors.evidence.laplace import FLAT, HALVINGS, LARGEST_MISS, LEAST_KNOWN, STEPS
 from bayes_gpx.posteriors.evidence.newton import ascend
-from bayes_gpx.posteriors.evidence.softmax import FindsModeOfClasses, unweighted
+from bayes_gpx.posteriors.evidence.softmax import FindsModeOfClasses
 
 if TYPE_CHECKING:
     from bayes_gpx.likelihoods.heteroscedastic import HeteroscedasticNormal

@@ -34,7 +34,7 @@ from pytensor.graph.basic import Apply
 from pytensor.tensor import TensorVariable
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.likelihoods.rows import Weighted, weighed
+from bayes_gpx.likelihoods.rows import unweighted, weighed
 from bayes_gpx.numerics.threads import ThreadedFunction
 from bayes_gpx.posteriors.evidence.factors import factor, half, inverse
 from bayes_gpx.posteriors.evidence.laplace import (
@@ -97,17 +97,6 @@ def local_graph(likelihood: Categorical) -> tuple[list[Tensor], list[Tensor]]:
     outputs = of.logp(f, y), of.derivatives(f, y)[0], of.response(f).value
     logp, slope, p = weighed(w, outputs) if weighted else outputs
     return [f, y, *[w] * weighted], [logp.sum(), slope, p]
-
-
-def unweighted(likelihood: Any) -> tuple[Any, bool]:
-    """A likelihood without the weights of rows, and whether it had them."""
-    weighted = isinstance(likelihood, Weighted)
-    return (likelihood.likelihood if weighted else likelihood), weighted
-
-
-def rows_of(likelihood: Any, y: Tensor, exposure: Tensor) -> list[Tensor]:
-    """The data of a search for a mode: y, and weights if there are any."""
-    return [y, exposure[:, -1]] if unweighted(likelihood)[1] else [y]
 
 
 def climb(
@@ -330,6 +319,12 @@ def _seen(
         E += back
         E[rare] = of_rare
     return back, alone, taken
+
+
+def probabilities(alpha: Tensor, y: Tensor, *weights: Tensor) -> Tensor:
+    """Probabilities at a mode with this slope alpha (n, C), times the weights of rows."""
+    own = pt.eq(y[:, None], pt.arange(alpha.shape[1])).astype("float64")
+    return pt.maximum((weighed(weights[0], [own])[0] if weights else own) - alpha, 0.0)
 
 
 def softmax_laplace(likelihood: Any, K: Tensor, *rows: Tensor) -> list[Tensor]:

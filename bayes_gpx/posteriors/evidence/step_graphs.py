@@ -10,7 +10,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.likelihoods.rows import Weighted, weighed
+from bayes_gpx.likelihoods.rows import unweighted, weighed
 from bayes_gpx.numerics import row_sums
 from bayes_gpx.numerics.gaussian_expectations import standard_nodes
 from bayes_gpx.numerics.row_sums import RowGraph
@@ -140,7 +140,7 @@ class StepGraphs:
         """
         if self.likelihood.concave:
             told = self.likelihood.expected_information(mean, sd)
-            weighted = isinstance(self.likelihood, Weighted)
+            weighted = unweighted(self.likelihood)[1]
             return weighed(exposure[:, -1], [told])[0] if weighted else told
         rows: list[Any] = [pt.grad(slope[:, c].sum(), mean) for c in range(self.classes)]
         return -pt.stack(rows, axis=1)

@@ -11,13 +11,14 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood
+from bayes_gpx.likelihoods.rows import rows_of
 from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
 from bayes_gpx.posteriors.base import LATENT, WHITENED, Conditioning, Found, LeftOut, Values
 from bayes_gpx.posteriors.correlated import Correlated
 from bayes_gpx.posteriors.evidence.correlated import correlated_laplace, correlated_mode
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.sites import Sites
-from bayes_gpx.posteriors.evidence.softmax import rows_of
+from bayes_gpx.posteriors.evidence.softmax import probabilities
 from bayes_gpx.posteriors.laplace import prior_covariance
 from bayes_gpx.posteriors.prior_functions import Fresh, by_class, prior_function
 from bayes_gpx.posteriors.strategies.collapsed import Collapsed, scored_by_values
@@ -96,7 +97,7 @@ class CorrelatedLaplace(_OfCorrelatedClasses, Collapsed):
         return where_found(*correlated_mode(given.likelihood, K, shared, *given.rows))
 
     def joint(self, given: Conditioning, found: Found) -> Correlated:
-        p = pt.maximum(given.label_information - found.alpha, 0.0)
+        p = probabilities(found.alpha, *given.rows)
         return Correlated(_process(given), given.observed, found.alpha, found.root, p)
 
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:

@@ -10,11 +10,12 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood
+from bayes_gpx.likelihoods.rows import rows_of
 from bayes_gpx.posteriors.base import Conditioning, Found, Strategy, Values
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.laplace import laplace_evidence, laplace_sites
 from bayes_gpx.posteriors.evidence.sites import Sites
-from bayes_gpx.posteriors.evidence.softmax import rows_of, softmax_laplace, softmax_mode
+from bayes_gpx.posteriors.evidence.softmax import probabilities, softmax_laplace, softmax_mode
 from bayes_gpx.posteriors.laplace import laplace, prior_covariance
 from bayes_gpx.posteriors.prior_functions import Fresh
 from bayes_gpx.posteriors.softmax import Coupled, across
@@ -91,7 +92,7 @@ class SoftmaxLaplace(OnRows, Collapsed):
         return self._coupled(given, found).of(label)
 
     def _coupled(self, given: Conditioning, found: Found) -> Coupled:
-        p = pt.maximum(given.label_information - found.alpha, 0.0)
+        p = probabilities(found.alpha, *given.rows)
         return Coupled(given.process, given.observed, found.alpha, found.root, p)
 
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood
+from bayes_gpx.likelihoods.rows import rows_of
 from bayes_gpx.numerics.linear_algebra import cholesky, solve
 from bayes_gpx.posteriors.base import LATENT, WHITENED, Conditioning, Found, LeftOut, Values
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.processes import processes_laplace, processes_mode
 from bayes_gpx.posteriors.evidence.sites import Sites
-from bayes_gpx.posteriors.evidence.softmax import rows_of
 from bayes_gpx.posteriors.gaussian import Posterior
 from bayes_gpx.posteriors.prior_functions import Fresh, prior_function
 from bayes_gpx.posteriors.strategies.collapsed import Collapsed, scored_by_values
@@ -25,9 +25,6 @@ from bayes_gpx.posteriors.strategies.laplace import LEAST_SITE, where_found
 from bayes_gpx.posteriors.strategies.sampled import SampledValues
 from bayes_gpx.processes.class_process import SeparateProcesses
 from bayes_gpx.processes.operators import Operator
-
-if TYPE_CHECKING:
-    pass
 
 
 def _process(given: Conditioning) -> SeparateProcesses:
