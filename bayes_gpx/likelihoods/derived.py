@@ -40,7 +40,8 @@ from bayes_gpx.numerics.threads import ThreadedFunction
 
 FARTHEST = 30.0
 """The log density is a straight line beyond these values of f, of both signs, so nothing overflows.
-A rate is 1e-13 or 1e13 times its center there."""
+A rate is 1e-13 or 1e13 times its center there. Where the line would rise, it is level: a density
+without a bound would draw a fit to infinite amplitudes."""
 
 CLEAR = 0.1
 """Share of the expected curvature above which a step takes the observed curvature."""
@@ -115,14 +116,15 @@ class Derived(ScalarLikelihood):
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Log density of y given f."""
         near, (logp, slope) = self._near(2, f, y, theta, exposure)
-        return pt.switch(pt.eq(near, f), logp, logp + (f - near) * slope)
+        return pt.switch(pt.eq(near, f), logp, logp + pt.minimum((f - near) * slope, 0.0))
 
     def derivatives(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """First three derivatives of `logp` in f."""
         near, (_, slope, second, third) = self._near(4, f, y, theta, exposure)
-        inside = pt.eq(near, f)
+        inside, beyond = pt.eq(near, f), f - near
+        slope = pt.switch(beyond * slope > 0.0, 0.0, slope)
         return slope, pt.switch(inside, second, 0.0), pt.switch(inside, third, 0.0)
 
     def _near(

@@ -17,7 +17,7 @@ from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
 from bayes_gpx.likelihoods.predictive import Located, Predictive
 from bayes_gpx.likelihoods.tails import Slopes, gumbel_tails, logistic_tails, normal_tails
 from bayes_gpx.numerics.jets import Jet
-from bayes_gpx.numerics.special import gamma_quantile, log_gammaincc, ndtr, softplus
+from bayes_gpx.numerics.special import gamma_quantile, log_gammaincc, log_normal, ndtr, softplus
 
 SHAPE = DefaultPrior(lambda name: pm.Gamma(name, alpha=2.0, beta=0.5))
 """Shapes of about 1 to 10."""
@@ -65,6 +65,18 @@ class LogNormal(_Positive):
         """Log-normal distribution."""
         sigma = theta["sigma"]
         return pm.LogNormal.dist(f + pt.log(exposure) - pt.sqr(sigma) / 2.0, sigma)
+
+    def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Log density of y given f."""
+        z, log_y = self._distance(f, y, theta, exposure), pt.log(y)
+        return log_normal(z, 0.0, 1.0) - pt.log(theta["sigma"]) - log_y
+
+    def derivatives(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """First three derivatives of `logp` in f."""
+        slope = self._distance(f, y, theta, exposure) / theta["sigma"]
+        return slope, -self.fisher(f, theta), pt.zeros_like(f)
 
     def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Probability of at most y given f, which PyMC has to 8 digits only."""

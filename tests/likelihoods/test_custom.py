@@ -143,6 +143,23 @@ def test_its_information_by_sums_is_that_in_closed_form():
         assert_allclose(variance, closed.variance(f, theta), rtol=1e-5, err_msg=name)
 
 
+def test_densities_do_not_rise_without_end():
+    """The density of y given f is highest at f = 72, and numbers beyond f = 30 are not computed."""
+    wide = custom(
+        lambda f, e, sigma: pm.LogNormal.dist(f - sigma**2 / 2.0, sigma),
+        mean=lambda f, e: exp(f),
+        priors={"sigma": pm.HalfNormal.dist(1.0)},
+        support="positive",
+    )
+    f, theta = pt.as_tensor(np.array([-45.0, -30.0, 30.0, 45.0])), {"sigma": np.float64(12.0)}
+    y = pt.ones(4)
+    low, farthest, high, beyond = pm.draw(wide.logp(f, y, theta), mode=MODE)
+    assert beyond == high
+    assert_allclose(low - farthest, -15.0 * 102.0 / 144.0, rtol=1e-12)
+    slopes = pm.draw(wide.derivatives(f, y, theta)[0], mode=MODE)
+    assert_allclose(slopes, [102.0 / 144.0, 102.0 / 144.0, 42.0 / 144.0, 0.0], rtol=1e-12)
+
+
 def test_what_cannot_be_a_likelihood_is_refused():
     with pytest.raises(ValueError, match=r"dist returned 3.*Return the distribution of one y"):
         custom(lambda f, e: 3, mean=exposed_mean)
