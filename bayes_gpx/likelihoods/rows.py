@@ -17,14 +17,10 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.data.row_data import CENSORING
-from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta
+from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta, kept_positive
 from bayes_gpx.likelihoods.derived import CLEAR, Tails
 from bayes_gpx.likelihoods.tails import Slopes
 from bayes_gpx.numerics.gaussian_expectations import moments, nodes, nodes_with_kinks, wide_nodes
-
-LEAST, TINY = 0.1, 1e-200
-"""The information of a bound is (o + (o^2 + LEAST^2 s^4)^1/2) / 2, of its observed one o and its
-slope s: about o where that is positive, and above 0."""
 
 
 @dataclass(frozen=True)
@@ -114,12 +110,12 @@ class Weighted(_OfRows):
         weights, rest = self._parts(exposure)
         return weighed(weights, [self.likelihood.fisher(f, theta, rest)])[0]
 
-    def expected_curvature(
+    def laplace_information(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Any
     ) -> tuple[Tensor, ...]:
         """Weighted information about f, of values or of bounds, and its slope."""
         weights, rest = self._parts(exposure)
-        return tuple(weights * v for v in self.likelihood.expected_curvature(f, y, theta, rest))
+        return tuple(weights * v for v in self.likelihood.laplace_information(f, y, theta, rest))
 
     def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> Tensor:
         """Curvature for Newton's steps."""
@@ -208,17 +204,13 @@ class Censored(_OfRows):
         own = pt.switch(pt.eq(exposure[..., -1], 0), y, possible)
         return cast(Tensor, own), theta, self._rest(exposure)
 
-    def expected_curvature(
+    def laplace_information(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Any
     ) -> tuple[Tensor, ...]:
-        """Expected information about f, and its slope; of a bound, the observed, kept above 0."""
+        """The likelihood's own, and the observed information of a bound, kept above 0."""
         rows, found = self._bounds(f, y, theta, exposure)
-        floor = LEAST * pt.sqr(found.first)
-        root = pt.sqrt(pt.sqr(found.second) + pt.sqr(floor) + TINY)
-        bent = found.second * found.third + 2.0 * LEAST * floor * found.first * found.second
-        W = 0.5 * (root - found.second), 0.5 * (bent / root - found.third)
-        own = self.likelihood.expected_curvature(f, *self._of_values(y, theta, exposure))
-        return _with(own, rows, W)
+        own = self.likelihood.laplace_information(f, *self._of_values(y, theta, exposure))
+        return _with(own, rows, kept_positive(*found[1:]))
 
     def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> Tensor:
         """Curvature for Newton's steps: of a bound, observed where it is clearly positive."""

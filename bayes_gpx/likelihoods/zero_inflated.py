@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
+from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta, kept_positive
 from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson
 from bayes_gpx.likelihoods.derived import CLEAR, FARTHEST, Derived
 from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
@@ -67,6 +67,15 @@ class _ZeroInflated(LogLink, Derived):
         zeros = pt.exp(log_zeros)
         positive = share * pt.sqr(ratio) * rate * (1.0 / ratio - rate * zeros)
         return positive + pt.sqr(share * zeros * rate * ratio) / (1.0 - share + share * zeros)
+
+    def laplace_information(
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Tensor, Tensor]:
+        """The observed information, kept above 0, and its slope.
+
+        A zero says little about f where rates are large, while `fisher` averages over other y.
+        """
+        return kept_positive(*self.derivatives(f, y, theta, exposure))
 
     def steps(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Curvature for Newton's steps: observed where that is clearly positive.

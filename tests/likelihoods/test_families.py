@@ -10,6 +10,7 @@ from scipy.special import expit, gamma
 
 import bayes_gpx as bx
 from bayes_gpx.cli import main
+from bayes_gpx.inference.log_density import Density
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.derived import FARTHEST
 from bayes_gpx.numerics.compile_modes import MODE
@@ -128,7 +129,10 @@ def test_log_densities_go_on_as_straight_lines(name):
     logp = pm.draw(found, mode=MODE)
     slope = (logp[1] - logp[0]) / 1e-4
     assert np.isfinite(logp).all()
-    if name == "loglogistic":  # in closed form, which does not overflow
+    if name == "lognormal":  # in closed form, which does not overflow: a parabola
+        assert_allclose(logp[3] - 2.0 * logp[2] + logp[1], -25.0 / theta["sigma"] ** 2)
+        return
+    if name == "loglogistic":
         slope = np.full(2, -theta["shape"])
     assert_allclose(logp[2] - logp[1], 5.0 * slope, rtol=1e-4, atol=1e-3)
     assert_allclose(logp[3] - logp[2], logp[2] - logp[1], rtol=1e-10)
@@ -150,6 +154,41 @@ def test_modes_are_those_of_a_dense_search(name):
     height = lambda v: 0.5 * v @ v - make(L @ v, **theta).logpdf(y).sum()  # noqa: E731
     mode = L @ optimize.minimize(height, np.zeros(12), method="BFGS", tol=1e-9).x
     assert_allclose(found["f_mean"], mode, atol=2e-4)
+    W = information(name, mode, y)
+    covariance = K - K @ np.linalg.solve(K + np.diag(1.0 / W), K)
+    assert_allclose(found["f_sd"], np.sqrt(np.diag(covariance)), rtol=2e-3)
+
+
+def information(name, f, y, h=1e-4):
+    """What Laplace's approximation takes: the curvature, but of beta the expected one."""
+    make, theta = FAMILIES[name]
+    low, here, high = (make(f + step, **theta).logpdf(y) for step in (-h, 0.0, h))
+    slope, observed = (high - low) / (2.0 * h), (2.0 * here - low - high) / h**2
+    if name == "beta":
+        return pm.draw(named(name).fisher(pt.as_tensor(f), symbols(theta)), mode=MODE)
+    if "inflated" in name:  # not concave: kept positive
+        return (observed + np.sqrt(observed**2 + (0.1 * slope**2) ** 2)) / 2.0
+    return observed
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if "inflated" in name])
+def test_slopes_of_densities_with_an_information_that_depends_on_y(name):
+    theta = FAMILIES[name][1]
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(12, 1))
+    y = named(name).draw(2.0 * np.sin(2.0 * X[:, 0]), theta, rng)
+    density = Density(bx.GP(X, y, likelihood=name).objective, jacobian=True)
+    at, height = density.unconstrain({**theta, "amplitude": 1.5}), density.value_and_slope()
+    steps = 1e-5 * np.eye(len(at))
+    slopes = [(height(at + step)[0] - height(at - step)[0]) / 2e-5 for step in steps]
+    assert_allclose(height(at)[1], slopes, rtol=1e-5, atol=1e-6)
+
+
+def test_a_wide_lognormal_density_is_a_parabola():
+    """It is centered at f = 72, beyond the f of rates that overflow."""
+    f, y, sigma = np.array([-300.0, 0.0, 50.0, 72.0, 300.0]), np.full(5, 2.0), 12.0
+    found = pm.draw(named("lognormal").logp(f, y, {"sigma": sigma}), mode=MODE)
+    assert_allclose(found, stats.norm(f - sigma**2 / 2, sigma).logpdf(np.log(y)) - np.log(y))
 
 
 @ALL
@@ -205,7 +244,7 @@ def test_the_command_takes_a_family(tmp_path):
     assert model.specification.likelihood == "gamma" and "shape" in idata["posterior"]
 
 
-def test_the_search_arrives_where_expected_curvatures_alone_do_not():
+def test_the_search_arrives_where_expected_information_alone_does_not():
     rng = np.random.default_rng(85)
     X = rng.normal(size=(25, 2))
     K = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(axis=2)) + 1e-9 * np.eye(25)

@@ -378,7 +378,7 @@ def test_bounds_have_the_probabilities_of_scipy(name):
     exposures = np.column_stack([exposed, np.full(5, high), codes])
     symbol, y = pt.dvector("f"), np.full(5, low)
     known = symbol, pt.as_tensor(y), theta, pt.as_tensor(exposures)
-    outputs = [given.logp(*known), *given.derivatives(*known), *given.expected_curvature(*known)]
+    outputs = [given.logp(*known), *given.derivatives(*known), *given.laplace_information(*known)]
     function = pytensor.function([symbol], outputs, mode=MODE)
     of = [distribution(value) for value in f]
     expected = [

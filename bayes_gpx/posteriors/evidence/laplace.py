@@ -144,7 +144,7 @@ def local_graph(likelihood: ScalarLikelihood) -> tuple[list[Tensor], list[Tensor
     slope, curvature, third = likelihood.derivatives(f, y, theta, exposure)
     W, steps, observed = -curvature, -curvature, -curvature
     if not likelihood.concave:
-        W, rise = likelihood.expected_curvature(f, y, theta, exposure)
+        W, rise = likelihood.laplace_information(f, y, theta, exposure)
         steps, third = likelihood.steps(f, y, theta, exposure), -rise
     highest = pt.zeros_like(f) + likelihood.highest(f, y, theta, exposure)
     outputs = [logp.sum(), slope, W, third, steps, observed, highest]
@@ -396,7 +396,7 @@ class LaplaceEvidence(FindsMode):
         own = [*theta.values()]
         slope, curvature, _ = self.likelihood.derivatives(f, y, theta, exposure)
         if not self.likelihood.concave:
-            curvature = -self.likelihood.expected_curvature(f, y, theta, exposure)[0]
+            curvature = -self.likelihood.laplace_information(f, y, theta, exposure)[0]
         local = (
             self.likelihood.logp(f, y, theta, exposure) + pull * slope + 0.5 * variance * curvature
         )
