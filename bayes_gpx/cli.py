@@ -311,7 +311,8 @@ def fit(
         X.attrs["units"] |= units_given(units, [*names, target])
         y.attrs["units"] = X.attrs["units"]
         options = {"groups": rows.groups, **rows.known}
-        if model == "gpx" and weights is not None:
+        normal = named(likelihood).normal and censoring is None
+        if model == "gpx" and weights is not None and not normal:
             options["priors"] = {"sigma_w": 0.0}
         attrs |= roles.imputed(rows, data)
     fitted = {"gp": GP, "gpx": GPX}[model](

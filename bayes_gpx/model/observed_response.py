@@ -373,8 +373,7 @@ def refuse_row_data(
     no_deviations = isinstance(sigma_w, int | float | np.ndarray) and not np.any(sigma_w)
     around = specification.approximation is not None or specification.grouped
     # Of other models, p(y | g) with deviations integrated out has no closed form here.
-    exact = specification.normal and rows.censoring is None and not around
-    exact = exact and not specification.hierarchical and specification.outputs is None
+    exact = specification.normal and rows.censoring is None and not specification.hierarchical
     for wrong, what, cure in (
         (
             rows.censoring is not None and bool(observation.class_shape),
@@ -388,9 +387,9 @@ def refuse_row_data(
         ),
         (
             given == "weights" and specification.family == "GPX" and not (no_deviations or exact),
-            "a GPX whose rows deviate from its weight functions, and that is not exact",
-            "Pass priors={'sigma_w': 0}, or leave out what makes it another one: a likelihood, an "
-            "approximation, groups, outputs, bounds of y, or a hierarchy",
+            "a GPX whose rows deviate from its weight functions, and y that are not normal around "
+            "them",
+            "Pass priors={'sigma_w': 0}, or leave out the likelihood, bounds of y, or a hierarchy",
         ),
         (
             specification.constraints is not None and around,

@@ -17,9 +17,9 @@ from bayes_gpx.likelihoods.rows import Weighted, rows_of
 from bayes_gpx.posteriors.constraints import Constraints
 from bayes_gpx.posteriors.evidence.sums import Sums
 from bayes_gpx.processes.base import Process
+from bayes_gpx.processes.basis_process import counting, counts_of
 from bayes_gpx.processes.indexed_process import IndexedProcess, in_groups, of_no_group
 from bayes_gpx.processes.operators import Operator, evaluate, stack
-from bayes_gpx.processes.weight_process import WeightProcess
 
 WHITENED = "white"
 """Name of sampled whitened latent values or coefficients, next to the hyperparameters."""
@@ -69,8 +69,8 @@ class Conditioning:
 
     def __post_init__(self) -> None:
         """Let rows with weights deviate by the mean of as many rows."""
-        if isinstance(self.likelihood, Weighted) and isinstance(self.process, WeightProcess):
-            object.__setattr__(self, "process", replace(self.process, counts=self.exposure[:, -1]))
+        if isinstance(self.likelihood, Weighted):
+            object.__setattr__(self, "process", counting(self.process, self.exposure[:, -1]))
 
     @cached_property
     def deviations(self) -> Tensor:
@@ -86,14 +86,21 @@ class Conditioning:
     @property
     def counts(self) -> Tensor | None:
         """Weights of rows that deviate, (n,)."""
-        return getattr(self.process, "counts", None)
+        return counts_of(self.process)
 
     @property
     def beyond(self) -> Tensor | None:
-        """Log of p(y | g)^w over the density of normal noise `noise_sd`, (n,); None without w."""
+        """`beyond_normal` of the noise and deviations of rows."""
+        return self.beyond_normal(0.0)
+
+    def beyond_normal(self, unseen: TensorLike) -> Tensor | None:
+        """Log of p(y | g)^w over the density of the mean of w rows, (n,); None without weights.
+
+        Rows have the variance `unseen` besides noise and deviations.
+        """
         if not (isinstance(self.likelihood, Weighted) and self.likelihood.normal):
             return None
-        own = 0.0 if self.counts is None else self.deviations
+        own = unseen if self.counts is None else self.deviations + unseen
         return self.likelihood.beyond_normal(self.theta, self.exposure, own)
 
     @property

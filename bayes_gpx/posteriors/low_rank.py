@@ -167,7 +167,7 @@ class LowRankDesign:
         if of_classes is not None:
             return of_classes
         noise = pt.zeros(self.X.shape[0]) + pt.as_tensor(self.sigma) ** 2
-        own = own_variances(self.process, self.smooth)
+        own = own_variances(self.process, evaluate(self.X, self.Z, sample="train"))
         if own is None:
             return noise
         return pt.maximum(noise + (self.Z**2 * own).sum(axis=1), LEAST_VARIANCE)

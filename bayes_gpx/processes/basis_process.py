@@ -174,8 +174,24 @@ def expanded(process: Process, approximation: Expanding, X: TensorLike) -> Any:
     return BasisProcess(tuple(zip(bases, process.amplitudes, strict=True)), own)
 
 
+def counting(process: Process, counts: Tensor) -> Process:
+    """The process with each training sample counted as so many rows, as in `WeightProcess`."""
+    if isinstance(process, IndexedProcess):
+        parts = (replace(part, process=counting(part.process, counts)) for part in process.parts)
+        return replace(process, parts=tuple(parts))
+    if isinstance(process, BasisProcess) and process.own is not None:
+        return replace(process, own=replace(process.own, counts=counts))
+    return replace(process, counts=counts) if isinstance(process, WeightProcess) else process
+
+
+def counts_of(process: Process) -> Tensor | None:
+    """As how many rows each training sample counts, (n,); None where no row deviates."""
+    weights = _of_weights(process)
+    return None if weights is None else weights.counts
+
+
 def own_variances(process: Process, L: Any) -> Tensor | None:
-    """Variances of `eps_w` at the rows of L: (p,), (1,), or by row (m, p); None without any."""
+    """Variances of `eps_w` at the rows of L: (p,), (1,), or by row (m, p | 1); None without any."""
     if isinstance(process, IndexedProcess):
         found = []
         for part in process.parts:
@@ -185,7 +201,10 @@ def own_variances(process: Process, L: Any) -> Tensor | None:
         known = [own for own in found if own is not None]
         return reduce(add, known) if known else None
     weights = _of_weights(process)
-    return None if weights is None else pt.atleast_1d(pt.as_tensor(weights.sigma_w)) ** 2
+    if weights is None:
+        return None
+    own, count = pt.atleast_1d(pt.as_tensor(weights.sigma_w)) ** 2, weights.counts_at(L)
+    return own if isinstance(count, float) else own / count[:, None]
 
 
 def n_features(process: Process) -> int | Tensor | None:

@@ -108,12 +108,13 @@ class WeightProcess(KernelProcess):
             yield covariance.of_values(kernel, L, M), amplitude
         same = _same_sample(L, M)
         if same is not None:
-            yield same / self._counts(M), pt.as_tensor(self.sigma_w)
+            yield same / self.counts_at(M), pt.as_tensor(self.sigma_w)
 
-    def _counts(self, L: Any) -> Tensor | float:
-        """As how many rows each sample counts, (m,), or 1 for all."""
-        known = self.counts is not None and not isinstance(L.sample, str)
-        return cast(Tensor, self.counts)[L.sample] if known else 1.0
+    def counts_at(self, L: Any) -> Tensor | float:
+        """As how many rows each sample counts, (m,), or 1 for all that are no training samples."""
+        if self.counts is None or isinstance(L.sample, str):
+            return 1.0
+        return cast(Tensor, pt.switch(pt.lt(L.sample, 0), 1.0, self.counts[L.sample]))
 
     def _coefficients(self, L: Any) -> Tensor:
         """What multiplies the weights in L's components: Z (m, p), or ones (1, p)."""
@@ -136,7 +137,7 @@ class WeightProcess(KernelProcess):
         """Prior variance of the weights, (m, p), or (m, 1) if all have the same."""
         weight = pt.zeros_like(L.x[:, :1], "float64")
         if not L.smooth:
-            count = self._counts(L)
+            count = self.counts_at(L)
             count = count if isinstance(count, float) else count[:, None]
             weight = weight + pt.as_tensor(self.sigma_w) ** 2 / count
         for kernel, amplitude in zip(self.kernels, self.amplitudes, strict=True):

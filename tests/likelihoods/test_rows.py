@@ -44,6 +44,7 @@ BESIDE["dispersion"] = 2.0
 BESIDE["cutpoint"] = np.array([-1.0, 0.0, 0.7, 1.5])
 WEIGHTS = np.where(np.isin(np.arange(N), [2, 5]), 2.0, 1.0)
 WEIGHTS[9] = 3.0
+KINDS = np.array(list("abc"))[np.arange(N) % 3]
 REPEATED = np.repeat(np.arange(N), WEIGHTS.astype(int))
 SUMMARY = {"keep": "summary", "progressbar": False}
 
@@ -173,11 +174,19 @@ def test_a_weighted_label_that_is_left_out_is_left_out_whole(options):
         assert_allclose(found["elpd"][row], expected, rtol=0.03)
 
 
-@pytest.mark.parametrize("sigma_w", [0.0, 0.5])
-def test_a_weighted_row_of_a_gpx_is_a_row_twice(sigma_w):
+@pytest.mark.parametrize(
+    ("sigma_w", "options"),
+    [
+        (0.0, {"priors": {"sigma_w": 0.0}}),
+        (0.5, {}),
+        (0.5, {"approximation": bx.Inducing(X[:5])}),
+        (0.5, {"approximation": bx.HSGP(4)}),
+    ],
+)
+def test_a_weighted_row_of_a_gpx_is_a_row_twice(sigma_w, options):
     """Also where each of the two rows deviates by itself from the weight functions."""
-    y, known = RESPONSES["normal"], {} if sigma_w else {"priors": {"sigma_w": 0.0}}
-    models = bx.GPX(X, y, weights=WEIGHTS, **known), bx.GPX(X[REPEATED], y[REPEATED], **known)
+    y = RESPONSES["normal"]
+    models = bx.GPX(X, y, weights=WEIGHTS, **options), bx.GPX(X[REPEATED], y[REPEATED], **options)
     x = 0.2 * np.random.default_rng(0).normal(size=5 if sigma_w else 4)
     for one, other in zip(*(density_at(m, x) for m in models), strict=True):
         assert_allclose(one, other, rtol=1e-9, atol=1e-9)
@@ -190,16 +199,28 @@ def test_a_weighted_row_of_a_gpx_is_a_row_twice(sigma_w):
 
 @pytest.mark.parametrize(
     ("make", "options"),
-    [(bx.GP, {}), (bx.GPX, {}), (bx.GP, {"approximation": bx.HSGP(6)})],
+    [
+        (bx.GP, {}),
+        (bx.GPX, {}),
+        (bx.GP, {"approximation": bx.HSGP(6)}),
+        (bx.GP, {"approximation": bx.Inducing(X[:5])}),
+        (bx.GPX, {"approximation": bx.HSGP(4)}),
+        (bx.GPX, {"approximation": bx.Inducing(X[:5])}),
+        (bx.GPX, {"groups": KINDS}),
+        (bx.GPX, {"groups": KINDS, "approximation": bx.Inducing(X[:5])}),
+    ],
 )
 def test_marginal_likelihoods_and_densities_of_groups_count_rows_by_their_weights(make, options):
     """As of rows that are there as often."""
     y, groups = RESPONSES["normal"], np.arange(N) // 4
     rows = (X, y, groups, WEIGHTS), (X[REPEATED], y[REPEATED], groups[REPEATED], None)
-    theta = THETA | {"sigma": 0.4} | ({"sigma_w": 0.5} if make is bx.GPX else {})
     each = []
     for own, response, codes, weights in rows:
+        if "groups" in options:
+            options = options | {"groups": KINDS if weights is not None else KINDS[REPEATED]}
         model = make(own, response, weights=weights, scale=False, **options)
+        beside = {"sigma": 0.4, "sigma_w": 0.5, "group_amplitude": 0.6}
+        theta = THETA | {name: v for name, v in beside.items() if name in model.hyperparameters}
         lml = bx.log_likelihood(model, theta, progressbar=False)["log_marginal_likelihood"].values
         of_groups = densities_of_groups(model, theta, codes, progressbar=False).values
         each.append(np.append(lml, of_groups))
@@ -216,10 +237,12 @@ def test_a_gpx_with_weights_that_has_no_deviations_is_saved(tmp_path):
     assert_allclose(*found, atol=1e-12)
 
 
-def test_a_weighted_row_of_a_gpx_is_the_mean_of_as_many():
+@pytest.mark.parametrize("approximation", [None, bx.Inducing(np.hstack([X, X]))])
+def test_a_weighted_row_of_a_gpx_is_the_mean_of_as_many(approximation):
     """F of a training row, its leave-one-out prediction, and densities given functions."""
     y, sigma, sigma_w = RESPONSES["normal"], 0.4, 0.5
-    model = bx.GPX(X, y, Z=X, weights=WEIGHTS, scale=False, intercept=False)
+    options = {"scale": False, "intercept": False, "approximation": approximation}
+    model = bx.GPX(X, y, Z=X, weights=WEIGHTS, **options)
     theta = THETA | {"sigma": sigma, "sigma_w": sigma_w}
     K = 1.1**2 * np.exp(-0.5 * (((X[:, None] - X) / THETA["lengthscale"]) ** 2).sum(-1)) * (X @ X.T)
     # Repeated rows, each with a deviation, and the means of those that are one row.
@@ -638,12 +661,10 @@ def test_what_rows_cannot_have_is_refused(given, message):
     "options",
     [
         {"likelihood": "poisson"},
-        {"approximation": bx.HSGP(4)},
-        {"groups": REPEATED[:N]},
         {"censoring": ["right"] + ["none"] * (N - 1)},
     ],
 )
-def test_a_gpx_with_weights_that_is_not_exact_has_no_deviations(options):
+def test_a_gpx_with_weights_has_deviations_with_normal_noise_alone(options):
     with pytest.raises(ValueError, match="sigma_w"):
         bx.GPX(X, RESPONSES["poisson"], weights=WEIGHTS, **options)
 

@@ -68,6 +68,21 @@ def test_density_and_explanations_are_those_of_rows_in_memory(case, approximatio
     assert_allclose(*densities, rtol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore:weights have a mean")
+@pytest.mark.parametrize("approximation", APPROXIMATIONS)
+def test_weighted_rows_deviate_as_rows_in_memory_do(approximation):
+    frame = FRAME[["a", "b", "value", "weight"]]
+    options = {"approximation": APPROXIMATIONS[approximation]}
+    streamed = bx.GPX(parts(frame), "value", weights="weight", **options)
+    whole = bx.GPX(X, FRAME["value"], weights=FRAME["weight"], **options)
+    point = whole.objective.initial_point()
+    densities = [m.objective.compile_logp(mode=MODE)(point) for m in (streamed, whole)]
+    assert_allclose(*densities, rtol=1e-8)
+    found = [bx.weights(m, theta(m), X[:4], smooth=True, **QUIET) for m in (streamed, whole)]
+    for name in ("weight_mean", "weight_sd"):
+        assert_allclose(found[0][name], found[1][name], rtol=1e-7, atol=1e-9)
+
+
 def test_intervals_have_two_columns():
     frame = FRAME[["a", "b", "value", "upper"]].assign(known="interval")
     options = {"approximation": bx.HSGP(4)}

@@ -24,7 +24,7 @@ from bayes_gpx.posteriors.evidence.row_bounds import AtRows, expectations, expec
 from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.posteriors.low_rank import LowRankDesign
 from bayes_gpx.posteriors.prior_functions import of_each_row
-from bayes_gpx.posteriors.strategies.collapsed import noise_of
+from bayes_gpx.posteriors.strategies.collapsed import own_of
 from bayes_gpx.posteriors.strategies.laplace import (
     shapes_of,
     values_by_name,
@@ -164,10 +164,9 @@ class ByGroup(CollapsedCoefficients):
 
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
         seen, (bound, _, at) = self.design(given), self._of(given)
-        rest = seen.D + seen.unseen
         if not given.likelihood.normal:
-            return bound, at.sites(rest=rest)
-        return bound, at.sites(rest=rest - noise_of(given), unseen=seen.unseen)
+            return bound, at.sites(rest=seen.D + seen.unseen)
+        return bound, at.sites(rest=own_of(given, seen.D) + seen.unseen, unseen=seen.unseen)
 
     def between(self, given: Conditioning, sites: Sites) -> list[Between]:
         seen, (_, best, _) = self.design(given), self._of(given)

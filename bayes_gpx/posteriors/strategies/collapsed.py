@@ -112,7 +112,11 @@ class Collapsed(Strategy):
         """
         _, sites = self.sites(given)
         between = self.between(given, sites)
-        noise = None if sites.unseen is None else 1.0 / sites.tau + sites.unseen
+        noise, beyond = None, given.beyond
+        if sites.unseen is not None:  # each of the rows that a weighted one stands for has it
+            weights = 1.0 if beyond is None else given.rows[-1]
+            noise = 1.0 / sites.tau + sites.unseen / weights
+            beyond = given.beyond_normal(sites.unseen)
         if sites.tau.ndim == 2:
             of_classes = [
                 groups_left_out(one, _of_class(sites, c), groups) for c, one in enumerate(between)
@@ -126,8 +130,8 @@ class Collapsed(Strategy):
             spread = class_root(variance)
         else:
             spread = pt.maximum(variance, 0.0) + sites.by_class(sites.rest)
-        if given.beyond is not None:
-            joint = joint + sum_of_group(given.beyond, groups)
+        if beyond is not None:
+            joint = joint + sum_of_group(beyond, groups)
         left = scored(given, joint, center, spread)
         if noise is None:
             joint = joint + sum_of_group(sites.height, groups)
@@ -143,6 +147,12 @@ def _of_class(sites: Sites, c: int) -> Sites:
 def noise_of(given: Conditioning) -> Tensor:
     """Variance of normal noise at each row, (n,)."""
     return pt.sqr(given.noise_sd) * pt.ones(given.y.shape[0])
+
+
+def own_of(given: Conditioning, D: Tensor) -> Tensor:  # noqa: N803
+    """Variance (n,) of deviations, each as of weight 1; that of y around the smooth part is D."""
+    own = D - noise_of(given)
+    return own if given.counts is None else own * given.counts
 
 
 def scored(given: Conditioning, evidence: Tensor, mean: Tensor, spread: Tensor) -> LeftOut:

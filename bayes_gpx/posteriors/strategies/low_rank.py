@@ -24,7 +24,7 @@ from bayes_gpx.posteriors.evidence.row_bounds import (
 from bayes_gpx.posteriors.evidence.sites import Sites, normal_sites
 from bayes_gpx.posteriors.evidence.sums import Sums, sums_logp
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
-from bayes_gpx.posteriors.strategies.collapsed import noise_of
+from bayes_gpx.posteriors.strategies.collapsed import noise_of, own_of
 from bayes_gpx.posteriors.strategies.laplace import where_found
 from bayes_gpx.posteriors.strategies.through_coefficients import (
     CollapsedCoefficients,
@@ -152,5 +152,5 @@ class FixedBasis(LowRankNormal):
 
 def around(given: Conditioning, seen: LowRankDesign, alpha: Tensor, precision: Tensor) -> Sites:
     """Sites of normal noise, through coefficients; arguments as of `normal_sites`."""
-    rest = seen.D - noise_of(given) + seen.unseen
+    rest = own_of(given, seen.D) + seen.unseen
     return normal_sites(given.y, seen.D, alpha, precision, rest=rest, unseen=seen.unseen)
