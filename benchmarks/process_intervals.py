@@ -1,8 +1,9 @@
 """Do 90% intervals of `heteroscedastic_normal` hold the truth?
 
-By Laplace's approximation, and by the best Gaussian posterior of the values at inducing points. The
-mean and the log sd are drawn from the prior, as in `family_intervals.py`, and the hyperparameters
-are held at the truth. Shares are over six rows of each pair of functions.
+By Laplace's approximation, and by the best Gaussian posterior of the values at inducing points; by
+the latter also where y is only known to be above a random bound in some rows. The mean and the log
+sd are drawn from the prior, as in `family_intervals.py`, and the hyperparameters are held at the
+truth. Shares are over six rows of each pair of functions.
 """
 
 import csv
@@ -20,9 +21,11 @@ THETA = {"lengthscale": np.ones((2, 2)), "amplitude": np.array([AMPLITUDE, SPREA
 PROCESSES = "mean", "log_sd"
 MOST_POINTS = 100
 """Inducing points, where there are as many rows."""
+MOST_BOUNDED = 100
+"""Most rows with bounds, whose expectations are sums over two functions."""
 
 
-def held(n, rng, approximation):
+def held(n, rng, approximation, bounded):
     """Shares of values, slopes and attributions of both processes; None without a mode."""
     likelihood, X = named("heteroscedastic_normal"), rng.normal(size=(n, 2))
     both, intercept = (Function(rng), Function(rng)), likelihood.log_sd_sd * rng.normal()  # type: ignore[attr-defined]
@@ -30,6 +33,10 @@ def held(n, rng, approximation):
     f = np.column_stack([m + s * g(X) for m, s, g in zip(moved, scales, both, strict=True)])
     y = likelihood.draw(f, {}, rng)
     options = {"scale": False, "approximation": approximation}
+    if bounded:
+        bound = rng.normal(0.5, 1.2, n)
+        options["censoring"] = np.where(y > bound, "right", "none")
+        y = np.minimum(y, bound)
     model = bx.GP(X, y, likelihood="heteroscedastic_normal", **options)
     asked, rows, shares = (model, THETA), X[:ROWS], []
     try:
@@ -61,9 +68,15 @@ def main():
     found = []
     for n, runs in SIZES.items():
         points = bx.Inducing(min(n, MOST_POINTS))
-        for posterior, approximation in (("Laplace", None), ("variational", points)):
+        for posterior, approximation, bounded in (
+            ("Laplace", None, False),
+            ("variational", points, False),
+            ("variational, with bounds", points, True),
+        ):
+            if bounded and n > MOST_BOUNDED:
+                continue
             rng = np.random.default_rng(n)
-            each = [held(n, rng, approximation) for _ in range(runs)]
+            each = [held(n, rng, approximation, bounded) for _ in range(runs)]
             known = np.mean([shares for shares in each if shares is not None], axis=0)
             row = {"posterior": posterior, "rows": n, "runs": runs}
             found.append(row | {"without one": sum(s is None for s in each)} | named_shares(known))

@@ -153,7 +153,9 @@ class HeteroscedasticNormal(VectorLikelihood):
         slopes = pt.stack([residual * precision, square - 1.0], axis=-1)
         return logp, slopes, pt.stack([precision, 2.0 * square], axis=-1)
 
-    def _given_s(self, y: Tensor, mean: Tensor, root: Tensor) -> tuple[Tensor, Tensor, np.ndarray]:
+    def given_log_sd(
+        self, y: Tensor, mean: Tensor, root: Tensor
+    ) -> tuple[Tensor, Tensor, np.ndarray]:
         """At nodes of s: y less its mean (n, K), variances of y (n, K), and weights (K,)."""
         x, weights = standard_nodes()
         m, s = (mean[..., k, None] + self.centers[k] for k in range(2))
@@ -173,7 +175,7 @@ class HeteroscedasticNormal(VectorLikelihood):
         exposure: Exposure = None,
     ) -> Tensor:
         """Log density of y where f ~ N(mean, root root'), root (n, 2, 2)."""
-        apart, variance, weights = self._given_s(y, mean, root)
+        apart, variance, weights = self.given_log_sd(y, mean, root)
         return log_sum_exp(log_normal(apart, 0.0, variance) + np.log(weights))
 
     def cumulative_predictive(
@@ -185,7 +187,7 @@ class HeteroscedasticNormal(VectorLikelihood):
         exposure: Exposure = None,
     ) -> Tensor:
         """Probability of at most y where f ~ N(mean, root root')."""
-        apart, variance, weights = self._given_s(y, mean, root)
+        apart, variance, weights = self.given_log_sd(y, mean, root)
         return (weights * ndtr(apart / pt.sqrt(variance))).sum(axis=1)
 
     def draw(

@@ -21,6 +21,7 @@ from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, The
 from bayes_gpx.likelihoods.derived import CLEAR, Tails
 from bayes_gpx.likelihoods.tails import Slopes
 from bayes_gpx.numerics.gaussian_expectations import moments, nodes, nodes_with_kinks, wide_nodes
+from bayes_gpx.numerics.special import log_ndtr, log_ndtr_within, log_normal, log_sum_exp
 
 
 @dataclass(frozen=True)
@@ -267,6 +268,99 @@ class Censored(_OfRows):
         known = self.likelihood.posterior_moments(value, mean, variance, *rest)
         given = y[rows], mean[rows], variance[rows], theta, exposure[rows]
         return _with(known, rows, moments(*self.weighed_nodes(*given)))
+
+
+@dataclass(frozen=True)
+class CensoredProcesses(Censored):
+    """The same for a normal y whose mean and log sd are processes; f is (n, 2), or (n, K, 2).
+
+    There are no second derivatives, which Laplace's approximation would need.
+    """
+
+    def _of_bounds(
+        self, z: Tensor, upper: Tensor, code: Tensor
+    ) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
+        """Log probabilities of bounds of a standard normal variable, and their ends.
+
+        From z of y and of the upper end. Each end comes with the density there over the
+        probability, which is negative at a lower end.
+        """
+        kinds = {"left": log_ndtr(z), "right": log_ndtr(-z)}
+        if "interval" in self.kinds:
+            kinds["interval"] = log_ndtr_within(z, upper)
+        first, *others = self.kinds or ("left",)
+        value, side = kinds[first], pt.full_like(z, 1.0 if first == "left" else -1.0)
+        for kind in others:
+            own = pt.eq(code, CENSORING.index(kind))
+            value = pt.switch(own, kinds[kind], value)
+            side = pt.switch(own, 1.0 if kind == "left" else -1.0, side)
+        rate = lambda z: pt.exp(log_normal(z, 0.0, 1.0) - value)  # noqa: E731
+        ends = {"y": (z, side * rate(z))}
+        if "interval" in self.kinds:
+            inside = pt.eq(code, CENSORING.index("interval"))
+            ends["upper"] = upper, pt.switch(inside, rate(upper), 0.0)
+        return value, ends
+
+    def _standardized(self, f: Tensor, y: Tensor, exposure: Any) -> tuple[Tensor, ...]:
+        """Z of y and of the upper end, codes, and the precisions' square roots."""
+        m, s = self.likelihood.centers
+        scale = pt.exp(-(f[..., 1] + s))
+        ends = (scale * (end - f[..., 0] - m) for end in (y, exposure[..., -2]))
+        return *ends, exposure[..., -1], scale
+
+    def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> Tensor:
+        """Log density of y given f, or log probability of its bounds."""
+        rows = _bounded(exposure)
+        z, upper, code, _ = self._standardized(f[rows], y[rows], exposure[rows])
+        own = self.likelihood.logp(f, y, theta)
+        return pt.set_subtensor(own[rows], self._of_bounds(z, upper, code)[0])
+
+    def expected_log(
+        self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Any
+    ) -> tuple[Tensor, ...]:
+        """E `logp` for f ~ N(mean, sd^2), with its slopes; of bounds by nodes of both processes."""
+        rows, known = _bounded(exposure), self.likelihood.expected_log(mean, sd, y, theta)
+        x, weights = NODES_OF_BOTH
+        f = mean[rows][:, None] + sd[rows][:, None] * x
+        given = f, y[rows][:, None], exposure[rows][:, None]
+        z, upper, code, scale = self._standardized(*given)
+        value, ends = self._of_bounds(z, upper, code)
+        slopes = pt.stack(
+            [
+                -scale * sum(rate for _, rate in ends.values()),
+                -sum((end * rate for end, rate in ends.values()), pt.zeros_like(z)),
+            ],
+            axis=-1,
+        )
+        found = (
+            pt.dot(value, weights),
+            (weights[:, None] * slopes).sum(axis=1),
+            -(weights[:, None] * x * slopes).sum(axis=1) / sd[rows],
+        )
+        return _with(known, rows, found)
+
+    def log_predictive(
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Any
+    ) -> Tensor:
+        """Log density of y, or log probability of its bounds; `variance` is a root (n, 2, 2)."""
+        rows, known = _bounded(exposure), self.likelihood.log_predictive(y, mean, variance)
+        ends = []
+        for end in (y[rows], exposure[rows, -2]):
+            found = self.likelihood.given_log_sd(end, mean[rows], variance[rows])
+            apart, spread, weights = found
+            ends.append(apart / pt.sqrt(spread))
+        z, upper = ends
+        value, _ = self._of_bounds(z, upper, exposure[rows, -1][:, None])
+        return pt.set_subtensor(known[rows], log_sum_exp(value + np.log(weights)))
+
+    score = log_predictive
+
+
+_GRID = np.linspace(-6.0, 6.0, 25)
+_PAIRS = np.stack(np.meshgrid(_GRID, _GRID, indexing="ij"), axis=-1).reshape((-1, 2))
+_DENSITY = np.exp(-0.5 * (_PAIRS**2).sum(axis=1))
+NODES_OF_BOTH = _PAIRS, _DENSITY / _DENSITY.sum()
+"""Nodes (K, 2) of two standard normal variables, and their weights (K,), by trapezoids."""
 
 
 def tails_of(likelihood: Any) -> Tails | None:

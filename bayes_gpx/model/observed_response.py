@@ -369,6 +369,7 @@ def refuse_row_data(
     rows, observation = cast(RowData, training.row_data), specification.observation
     given = "weights" if rows.weights is not None else "censoring"
     likelihood = f"likelihood={specification.likelihood!r}"
+    processes = bool(observation.processes)  # a mean and a log sd, so y has an order
     sigma_w = priors.get("sigma_w", 1.0)  # a number is an array in a saved model
     no_deviations = isinstance(sigma_w, int | float | np.ndarray) and not np.any(sigma_w)
     around = specification.approximation is not None or specification.grouped
@@ -376,12 +377,12 @@ def refuse_row_data(
     exact = specification.normal and rows.censoring is None and not specification.hierarchical
     for wrong, what, cure in (
         (
-            rows.censoring is not None and bool(observation.class_shape),
+            rows.censoring is not None and bool(observation.class_shape) and not processes,
             f"{likelihood}, which has several latent values of a row, so no bounds of y",
             "Use one of a single latent value",
         ),
         (
-            rows.censoring is not None and tails_of(observation) is None,
+            rows.censoring is not None and tails_of(observation) is None and not processes,
             f"{likelihood}: its y have no order, so no bounds of y",
             "For ordered categories use 'ordinal'",
         ),

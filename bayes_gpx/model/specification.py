@@ -21,7 +21,7 @@ from bayes_gpx.kernels.precomputed import Precomputed
 from bayes_gpx.likelihoods import KNOWN, named
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.likelihoods.events import Event
-from bayes_gpx.likelihoods.rows import Censored, Weighted
+from bayes_gpx.likelihoods.rows import Censored, CensoredProcesses, Weighted
 from bayes_gpx.model.hyperparameters import (
     Hyperparameter,
     amplitude_of,
@@ -181,7 +181,7 @@ class Specification:
         """The likelihood of training rows: `observation`, with their weights and bounds."""
         found = self.observation
         if self.censored is not None:
-            found = Censored(found, self.censored)
+            found = (CensoredProcesses if found.processes else Censored)(found, self.censored)
         return Weighted(found) if self.weighted else found
 
     def of_row_data(self, training: TrainingData) -> Self:

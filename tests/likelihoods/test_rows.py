@@ -646,7 +646,7 @@ def test_a_model_of_latent_values_has_the_density_of_its_rows():
             "no y is above that",
         ),
         (
-            {"censoring": ["left"] * N, "likelihood": "heteroscedastic_normal"},
+            {"censoring": ["left"] * N, "likelihood": "categorical", "y": "bernoulli"},
             "several latent values of a row, so no bounds",
         ),
     ],

@@ -24,7 +24,7 @@ from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.likelihoods.rows import unweighted, weighed
+from bayes_gpx.likelihoods.rows import Censored, unweighted, weighed
 from bayes_gpx.posteriors.evidence.factors import factor, half, inverse, solve
 from bayes_gpx.posteriors.evidence.laplace import FLAT, HALVINGS, LARGEST_MISS, LEAST_KNOWN, STEPS
 from bayes_gpx.posteriors.evidence.newton import ascend
@@ -300,6 +300,7 @@ class ProcessesEvidence(_OfProcesses):
 
 def processes_laplace(likelihood: Any, K: Tensor, *rows: Tensor) -> list[Tensor]:
     """Log evidence, f, alpha, W, variance and left, see `ProcessesEvidence`."""
+    _refuse_bounds(likelihood)
     found: Any = ProcessesEvidence(likelihood)(K, *rows)
     logp, _, *others = found
     return [logp, *others]
@@ -307,5 +308,15 @@ def processes_laplace(likelihood: Any, K: Tensor, *rows: Tensor) -> list[Tensor]
 
 def processes_mode(likelihood: Any, K: Tensor, *rows: Tensor) -> list[Tensor]:
     """Log evidence, alpha and W for symbolic arguments, see `ProcessesMode`; no gradient."""
+    _refuse_bounds(likelihood)
     found: Any = ProcessesMode(likelihood)(K, *rows)
     return found
+
+
+def _refuse_bounds(likelihood: Any) -> None:
+    if isinstance(unweighted(likelihood)[0], Censored):
+        raise ValueError(
+            "censoring was given with a mean and a noise process, of which Laplace's approximation "
+            "takes no bounds of y. Pass approximation=bx.Inducing(m) to the model, with m as many "
+            "as rows if there are few, or fit by method='nuts' with latent='sample'."
+        )
