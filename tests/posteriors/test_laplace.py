@@ -20,6 +20,7 @@ from bayes_gpx.likelihoods.continuous import Normal
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.threads import begin_turn
 from bayes_gpx.posteriors.evidence.correlated import correlated_laplace
+from bayes_gpx.posteriors.evidence.factors import signed_factor, signed_solve
 from bayes_gpx.posteriors.evidence.laplace import (
     FindsMode,
     LaplaceEvidence,
@@ -390,7 +391,23 @@ def test_a_search_goes_on_where_the_last_one_ended():
     first = len(calls)
     search.mode(K * (1.0 + 1e-12), [y, EXPOSURE])
     assert first > 5
-    assert len(calls) - first == 3  # at 0, where the last one ended, and one step from there
+    assert len(calls) - first == 4  # at 0, where the last one ended, and two steps from there
+
+
+def test_information_of_either_sign_is_solved_for():
+    """Where the posterior curves down in all directions; elsewhere it is refused."""
+    rng = np.random.default_rng(1)
+    K = 9.0 * np.exp(-0.5 * SQUARES) + 0.1 * np.eye(N)
+    W, b = rng.uniform(0.2, 2.0, N), rng.normal(size=N)
+    for negative in (0, 3):
+        W[:negative] = -0.1
+        there, *known = signed_factor(K, W)
+        assert there
+        expected = np.linalg.solve(np.eye(N) + W[:, None] * K, b)
+        assert_allclose(signed_solve(K, *known, b), expected, rtol=1e-9)
+    W[:3] = -50.0
+    assert np.linalg.eigvalsh(np.linalg.inv(K) + np.diag(W))[0] < 0.0
+    assert not signed_factor(K, W)[0]
 
 
 def test_a_density_as_steep_as_a_double_exponential_has_a_mode_and_integrals():

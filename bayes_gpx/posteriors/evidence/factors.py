@@ -55,18 +55,42 @@ def lu_solve(lu: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> np.ndarray:
     return b
 
 
-def is_positive_definite(K: np.ndarray, W: np.ndarray) -> bool:  # noqa: N803
-    """Whether K^-1 + diag(W) is positive definite, for an information W (n,) of either sign."""
-    below = np.flatnonzero(W < 0.0)
-    if len(below) == 0:
-        return True
-    root = np.sqrt(np.maximum(W, 0.0))
+def signed_factor(
+    K: np.ndarray,
+    W: np.ndarray,  # noqa: N803
+) -> tuple[bool, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Factors for `signed_solve`, for an information W (n,) of either sign.
+
+    The first value is whether K^-1 + diag(W) is positive definite. The others are the square root
+    of the positive information and its `factor`, and for the rows with a negative one their
+    positions, its square root, and a factor of what it leaves of the variance.
+    """
+    root, below = np.sqrt(np.maximum(W, 0.0)), np.flatnonzero(W < 0.0)
+    sd, inner = np.sqrt(-W[below]), np.zeros((0, 0))
     there, upper = factor(K, root)
-    if not there:
-        return False
-    explained = half(upper, K[below] * root)
-    covariance = K[below][:, below] - explained @ explained.T  # given all positive information
-    return factor(-covariance, np.sqrt(-W[below]))[0]
+    if there and len(below) > 0:
+        explained = half(upper, K[below] * root)
+        covariance = K[below][:, below] - explained @ explained.T  # given all positive information
+        there, inner = factor(-covariance, sd)
+    return there, root, upper, below, sd, inner
+
+
+def signed_solve(
+    K: np.ndarray,
+    root: np.ndarray,
+    upper: np.ndarray,
+    below: np.ndarray,
+    sd: np.ndarray,
+    inner: np.ndarray,
+    b: np.ndarray,
+) -> np.ndarray:
+    """(I + W K)^-1 b, by a `signed_factor`: Woodbury's formula for the negative information."""
+    x = b - root * solve(upper, root * (K @ b))
+    if len(below) == 0:
+        return x
+    moved = b.copy()
+    moved[below] += sd * solve(inner, sd * (K[below] @ x))
+    return moved - root * solve(upper, root * (K @ moved))
 
 
 def half(upper: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -33,9 +33,10 @@ from bayes_gpx.posteriors.evidence.factors import (
     factor,
     half,
     inverse,
-    is_positive_definite,
     lu_factor,
     lu_solve,
+    signed_factor,
+    signed_solve,
     solve,
 )
 from bayes_gpx.system.digests import digest
@@ -55,7 +56,7 @@ NEAR = 1e-2
 """Once a step is smaller than this share of f's size, the next ones use the same Cholesky factor,
 as long as each is at most a tenth of the last."""
 
-NEAR_OF_OBSERVED = 0.1
+NEAR_OF_OBSERVED = 0.3
 """Where the likelihood is not log-concave: once a step is smaller than this share of f's size, the
 next ones use the observed information."""
 
@@ -73,9 +74,9 @@ REMEMBERED = 2**25
 class Search:
     """The search for modes under one likelihood, with one search for each thread.
 
-    It begins at the last mode of the thread's turn, which only saves time: a log-concave likelihood
-    has one mode. For other likelihoods it begins at 0. `graph` and `climb` are like `local_graph`
-    and `climb` below.
+    It begins near the last mode of the thread's turn, which only saves time: a log-concave
+    likelihood has one mode. For other likelihoods it begins at 0. `graph` and `climb` are like
+    `local_graph` and `climb` below.
     """
 
     def __init__(self, likelihood: Likelihood, graph: Callable, climb: Callable) -> None:
@@ -127,7 +128,7 @@ class Search:
                 self._modes[key] = mode
                 if 2 * len(self._modes) * mode[0].nbytes > REMEMBERED:
                     del self._modes[next(iter(self._modes))]
-        self._own.last = key, mode[1]
+        self._own.last = key, mode[0]
         return [part.copy() for part in mode]
 
 
@@ -158,41 +159,46 @@ def climb(
 
     It duplicates `newton.ascend`, because numba takes minutes if steps are passed as functions.
     `local` is a `local_graph` with arguments f and `rest`, and K (n, n) the prior covariance of f.
-    The search begins at K^-1 f = `begun`, or near where densities are highest, if this is better
-    than 0. Returns whether it converged, the mode f, and alpha = K^-1 f.
+    The search begins a step from `begun`, the mode of some other K, or from where densities are
+    highest; or at 0, where neither is better. Returns whether it converged, the mode f, and alpha =
+    K^-1 f.
     """
     n = len(K)
     f, alpha = np.zeros(n), np.zeros(n)
     logp, slope, _, _, W, observed, highest = local(f, *rest)
-    height = logp.item()
-    if np.isfinite(highest[0]):
-        root_W = np.sqrt(np.maximum(local(highest, *rest)[4], FLAT))
+    lowest = height = logp.item()
+    for near_mode in (begun, highest):
+        if height > lowest or not (np.isfinite(near_mode[0]) and np.any(near_mode != 0.0)):
+            continue
+        # Where Newton's step arrives depends on f alone, and not on K^-1 f, which another K changes
+        # more.
+        _, slope_there, _, _, W_there, _, _ = local(near_mode, *rest)
+        root_W = np.sqrt(np.maximum(W_there, FLAT))
         there, upper = factor(K, root_W)
-        if there:
-            begun = root_W * solve(upper, root_W * highest)
-    if np.any(begun != 0.0):
-        tried = K @ begun
+        if not there:
+            continue
+        aim = root_W**2 * near_mode + slope_there
+        tried_alpha = aim - root_W * solve(upper, root_W * (K @ aim))
+        tried = K @ tried_alpha
         logp, slope_there, _, _, W_there, observed_there, _ = local(tried, *rest)
-        higher = logp.item() - 0.5 * (begun @ tried)
+        higher = logp.item() - 0.5 * (tried_alpha @ tried)
         if higher > height:
-            f, alpha, height, slope, W = tried, begun, higher, slope_there, W_there
+            f, alpha, height, slope, W = tried, tried_alpha, higher, slope_there, W_there
             observed = observed_there
     if not np.isfinite(height):
         return False, f, alpha
     moved, missed, reused, near = np.inf, np.inf, False, False
     root_W, upper = np.zeros(n), np.zeros((1, 1))
-    lu, pivots = np.zeros((1, 1)), np.zeros(1, np.int32)
+    below, sd, inner = np.zeros(0, np.int64), np.zeros(0), np.zeros((0, 0))
     for _ in range(STEPS):
         gap = slope - alpha
         way, along, share = gap, gap, 1.0
         if near and not reused:
             # The observed information, of either sign, leads to the mode in fewer steps; where the
             # posterior does not curve down it leads to a saddle point.
-            near = is_positive_definite(K, observed)
+            near, root_W, upper, below, sd, inner = signed_factor(K, observed)
         if near:
-            if not reused:
-                lu, pivots = lu_factor(K, observed)
-            way = lu_solve(lu, pivots, gap.copy())
+            way = signed_solve(K, root_W, upper, below, sd, inner, gap)
             along = K @ way
             near = gap @ along > 0.0
         if not near:
@@ -262,7 +268,12 @@ def at_mode(
         along = np.where(clear, along, K @ moved)
     if not concave and np.any(pull != 0.0):
         # The mode moves by the observed information, which W is not.
-        moved = lu_solve(*lu_factor(K, observed), pull.copy())
+        if np.all(observed > FLAT):
+            root_W = np.sqrt(observed)
+            there, upper = factor(K, root_W)
+            moved = root_W * solve(upper, pull / root_W)
+        else:
+            moved = lu_solve(*lu_factor(K, observed), pull.copy())
         along = K @ moved
     u = 0.25 * alpha + 0.5 * moved
     R *= -0.5

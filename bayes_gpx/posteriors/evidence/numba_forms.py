@@ -36,15 +36,16 @@ from bayes_gpx.aliases import Tensor
 from bayes_gpx.kernels import distance
 from bayes_gpx.kernels.distance import CLOSE, LEAST, ScaleSlopes, SquaredDistances
 from bayes_gpx.numerics import lapack
-from bayes_gpx.posteriors.evidence import laplace, normal, sums
+from bayes_gpx.posteriors.evidence import factors, laplace, normal, sums
 from bayes_gpx.posteriors.evidence.expectation_propagation import PropagatedSites
 from bayes_gpx.posteriors.evidence.factors import (
     factor,
     half,
     inverse,
-    is_positive_definite,
     lu_factor,
     lu_solve,
+    signed_factor,
+    signed_solve,
     solve,
     symmetric,
 )
@@ -68,7 +69,7 @@ type Form = tuple[Callable, str | None]
 
 _potrf, _potrs, _invert = lapack.potrf, lapack.potrs, lapack.invert
 
-_ROOMS = distance, normal, lapack, laplace, sums
+_ROOMS = distance, factors, normal, lapack, laplace, sums
 _SOURCES = [Path(cast(str, room.__file__)) for room in _ROOMS] + [Path(__file__)]
 _EDITION = sha256(b"".join(path.read_bytes() for path in _SOURCES)).hexdigest()
 """Digest of the sources that machine code is made from."""
@@ -147,7 +148,8 @@ for _function in (
     lu_solve,
     half,
     inverse,
-    is_positive_definite,
+    signed_factor,
+    signed_solve,
 ):
     register_jitable(_function)
 # Inlined, since code with a function among its arguments has an address in it and can't be kept.
