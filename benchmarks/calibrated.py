@@ -37,6 +37,7 @@ Z = rng.normal(size=(ROWS, 2))
 NUMBERS = X[:, 0] + 0.3 * rng.normal(size=ROWS)
 LABELS = (NUMBERS > 0).astype(int)
 COUNTS = rng.poisson(np.exp(0.5 * X[:, 0]))
+FAMILIES = Path(__file__).with_name("calibrated_families.csv")
 FEW = X[:25]
 TRIALS = rng.integers(1, 6, 25)
 TIMES = np.exp(rng.normal(0.5, 1.0, 25))
@@ -61,6 +62,7 @@ def family(name):
     made, f, options = np.random.default_rng(1), FEW[:, 0], {}
     if name == "heteroscedastic_normal":
         y = f + np.exp(0.5 * FEW[:, 1] - 1.0) * made.normal(size=25)
+        options["approximation"] = bx.Inducing(25)
     elif name == "ordinal":
         y = np.digitize(f + 0.5 * made.normal(size=25), [-0.7, 0.0, 0.7])
     elif name == "binomial":
@@ -127,6 +129,24 @@ def main():
         az.plot_ecdf_pit(found, group="prior_sbc")
         plt.savefig(given.out / f"{name}.png", dpi=80, bbox_inches="tight")
         plt.close("all")
+    write_families(given.out)
+
+
+def write_families(folder):
+    """The table of all likelihoods whose runs are in the folder."""
+    rows = []
+    for name, (build, *_) in MODELS.items():
+        if not isinstance(build, functools.partial) or not (folder / f"{name}.csv").exists():
+            continue
+        found = pd.read_csv(folder / f"{name}.csv", index_col="quantity")
+        known = {"f": "f", "y": "y", "slopes": "derivative", "attributions": "attribution"}
+        others = found.index.difference([*known.values(), "relevance", "log_likelihood"])
+        row = {title: found["inside"].get(own, np.nan) for title, own in known.items()}
+        row["hyperparameters"] = found["inside"][others].mean()
+        shares = {title: "" if np.isnan(v) else f"{100.0 * v:.1f}%" for title, v in row.items()}
+        rows.append({"likelihood": name} | shares | {"smallest p": f"{found['p_holm'].min():.2g}"})
+    if rows:
+        pd.DataFrame(rows).to_csv(FAMILIES, index=False)
 
 
 if __name__ == "__main__":

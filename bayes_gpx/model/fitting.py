@@ -250,6 +250,9 @@ def _mode(
     """Hyperparameters, by variable name, where their marginal density is largest."""
     if not model.objective.free_RVs:
         return {}
+    spec = model.specification
+    if spec.processes and spec.approximation is None and spec.censored is not None:
+        return starts[0]  # no marginal density: Laplace's approximation takes no bounds of these
     known = {"executor", "progressbar", "jacobian"}
     own = {k: value for k, value in options.items() if k in known}
     fit = _fit_with_jitter(model, Maximum(), starts, own)

@@ -162,3 +162,21 @@ def test_sampled_latent_values_have_the_density_of_bounds():
     sides = noises[0].logcdf(VALUES[0]) + noises[0].logsf(VALUES[1])
     known = sides + noises[0].logpdf(VALUES[2:]).sum() - noises[1].logpdf(VALUES).sum()
     assert_allclose(found[0] - found[1], known, rtol=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of few draws
+def test_sampled_functions_are_near_the_best_normals():
+    kinds = np.array(["none"] * 3 + ["right", "left", "none"] * 8 + ["none"] * 3)
+    amplitude = {"amplitude": np.array([1.0, 0.6])}
+    options = {"likelihood": "heteroscedastic_normal", "censoring": kinds}
+    exact = bx.GP(X, VALUES, **options, priors=amplitude)
+    sampling = {"draws": 500, "tune": 500, "chains": 2, "seed": 1, "progressbar": False}
+    idata = exact.fit("nuts", latent="sample", **sampling)
+    theta = {"lengthscale": idata["posterior"]["lengthscale"].mean(["chain", "draw"]).values}
+    best = bx.GP(X, VALUES, **options, approximation=bx.Inducing(X))
+    expected = bx.predictions(best, theta | amplitude, X[::6], **QUIET)
+    found = bx.predictions(exact, idata, X[::6], **QUIET)
+    apart = (found["f_mean"] - expected["f_mean"]) / expected["f_sd"]
+    assert abs(apart).max() < 0.7
+    assert abs(apart).mean() < 0.35
