@@ -277,43 +277,38 @@ class CensoredProcesses(Censored):
     There are no second derivatives, which Laplace's approximation would need.
     """
 
-    def _of_bounds(
-        self, z: Tensor, upper: Tensor, code: Tensor
-    ) -> tuple[Tensor, dict[str, tuple[Tensor, Tensor]]]:
-        """Log probabilities of bounds of a standard normal variable, and their ends.
+    def _of_bounds(self, z: Tensor, width: Tensor, code: Tensor) -> tuple[Tensor, ...]:
+        """Log probabilities of bounds of a standard normal variable, and slopes.
 
-        From z of y and of the upper end. Each end comes with the density there over the
-        probability, which is negative at a lower end.
+        From z of y, and from the widths of intervals. The slopes are in the mean, for a sd of 1,
+        and in the log sd.
         """
-        kinds = {"left": log_ndtr(z), "right": log_ndtr(-z)}
+        found: dict[str, tuple[Tensor, ...]] = {}
+        for kind, side in (("left", 1.0), ("right", -1.0)):
+            value = log_ndtr(side * z)
+            rate = side * pt.exp(log_normal(z, 0.0, 1.0) - value)
+            found[kind] = value, -rate, -z * rate
         if "interval" in self.kinds:
-            kinds["interval"] = log_ndtr_within(z, upper)
+            found["interval"] = _within(z, width)
         first, *others = self.kinds or ("left",)
-        value, side = kinds[first], pt.full_like(z, 1.0 if first == "left" else -1.0)
+        own = found[first]
         for kind in others:
-            own = pt.eq(code, CENSORING.index(kind))
-            value = pt.switch(own, kinds[kind], value)
-            side = pt.switch(own, 1.0 if kind == "left" else -1.0, side)
-        rate = lambda z: pt.exp(log_normal(z, 0.0, 1.0) - value)  # noqa: E731
-        ends = {"y": (z, side * rate(z))}
-        if "interval" in self.kinds:
-            inside = pt.eq(code, CENSORING.index("interval"))
-            ends["upper"] = upper, pt.switch(inside, rate(upper), 0.0)
-        return value, ends
+            own = _either(pt.eq(code, CENSORING.index(kind)), found[kind], own)
+        return own
 
     def _standardized(self, f: Tensor, y: Tensor, exposure: Any) -> tuple[Tensor, ...]:
-        """Z of y and of the upper end, codes, and the precisions' square roots."""
+        """Z of y, widths of intervals, and codes; and the precisions' square roots."""
         m, s = self.likelihood.centers
         scale = pt.exp(-(f[..., 1] + s))
-        ends = (scale * (end - f[..., 0] - m) for end in (y, exposure[..., -2]))
-        return *ends, exposure[..., -1], scale
+        z, width = scale * (y - f[..., 0] - m), scale * (exposure[..., -2] - y)
+        return z, width, exposure[..., -1], scale
 
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> Tensor:
         """Log density of y given f, or log probability of its bounds."""
         rows = _bounded(exposure)
-        z, upper, code, _ = self._standardized(f[rows], y[rows], exposure[rows])
+        *given, _ = self._standardized(f[rows], y[rows], exposure[rows])
         own = self.likelihood.logp(f, y, theta)
-        return pt.set_subtensor(own[rows], self._of_bounds(z, upper, code)[0])
+        return pt.set_subtensor(own[rows], self._of_bounds(*given)[0])
 
     def expected_log(
         self, mean: Tensor, sd: Tensor, y: Tensor, theta: Theta, exposure: Any
@@ -322,16 +317,9 @@ class CensoredProcesses(Censored):
         rows, known = _bounded(exposure), self.likelihood.expected_log(mean, sd, y, theta)
         x, weights = NODES_OF_BOTH
         f = mean[rows][:, None] + sd[rows][:, None] * x
-        given = f, y[rows][:, None], exposure[rows][:, None]
-        z, upper, code, scale = self._standardized(*given)
-        value, ends = self._of_bounds(z, upper, code)
-        slopes = pt.stack(
-            [
-                -scale * sum(rate for _, rate in ends.values()),
-                -sum((end * rate for end, rate in ends.values()), pt.zeros_like(z)),
-            ],
-            axis=-1,
-        )
+        *given, scale = self._standardized(f, y[rows][:, None], exposure[rows][:, None])
+        value, in_mean, in_log_sd = self._of_bounds(*given)
+        slopes = pt.stack([scale * in_mean, in_log_sd], axis=-1)
         found = (
             pt.dot(value, weights),
             (weights[:, None] * slopes).sum(axis=1),
@@ -344,16 +332,35 @@ class CensoredProcesses(Censored):
     ) -> Tensor:
         """Log density of y, or log probability of its bounds; `variance` is a root (n, 2, 2)."""
         rows, known = _bounded(exposure), self.likelihood.log_predictive(y, mean, variance)
-        ends = []
-        for end in (y[rows], exposure[rows, -2]):
-            found = self.likelihood.given_log_sd(end, mean[rows], variance[rows])
-            apart, spread, weights = found
-            ends.append(apart / pt.sqrt(spread))
-        z, upper = ends
-        value, _ = self._of_bounds(z, upper, exposure[rows, -1][:, None])
+        given = mean[rows], variance[rows]
+        apart, spread, weights = self.likelihood.given_log_sd(y[rows], *given)
+        sd, wide = pt.sqrt(spread), exposure[rows, -2] - y[rows]
+        value, *_ = self._of_bounds(apart / sd, wide[:, None] / sd, exposure[rows, -1][:, None])
         return pt.set_subtensor(known[rows], log_sum_exp(value + np.log(weights)))
 
     score = log_predictive
+
+
+NARROW, FAR_END = 1e-2, 1e3
+"""A probability of a narrower interval, for z of about 1, would lose digits as a difference; and an
+end beyond which nothing is left."""
+
+
+def _within(z: Tensor, width: Tensor) -> tuple[Tensor, ...]:
+    """`CensoredProcesses._of_bounds` of the interval from z on."""
+    narrow = width * (1.0 + pt.abs(z)) < NARROW
+    # The unused branch of a choice must be finite too, or its gradient is NaN.
+    end = pt.minimum(z + pt.switch(narrow, 1.0, width), pt.maximum(z, 0.0) + FAR_END)
+    value = log_ndtr_within(z, end)
+    low, high = (pt.exp(log_normal(v, 0.0, 1.0) - value) for v in (z, end))
+    wide = value, low - high, z * low - end * high
+    # Around the middle, up to the fourth power of the width.
+    small = pt.switch(narrow, width, NARROW)
+    middle, twelfth = z + small / 2.0, pt.sqr(small) / 12.0
+    bend = pt.switch(narrow, (pt.sqr(middle) - 1.0) * twelfth / 2.0, 0.0)
+    value = pt.log(small) + log_normal(middle, 0.0, 1.0) + pt.log1p(bend)
+    in_log_sd = pt.sqr(middle) - 1.0 - (2.0 * pt.sqr(middle) - 1.0) * twelfth
+    return _either(narrow, (value, middle * (1.0 - twelfth), in_log_sd), wide)
 
 
 _GRID = np.linspace(-6.0, 6.0, 25)

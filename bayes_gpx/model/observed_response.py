@@ -388,9 +388,8 @@ def refuse_row_data(
         ),
         (
             given == "weights" and specification.family == "GPX" and not (no_deviations or exact),
-            "a GPX whose rows deviate from its weight functions, and y that are not normal around "
-            "them",
-            "Pass priors={'sigma_w': 0}, or leave out the likelihood, bounds of y, or a hierarchy",
+            "a GPX whose rows deviate from its weight functions",
+            "Pass priors={'sigma_w': 0}; or use normal noise, without bounds of y and a hierarchy",
         ),
         (
             specification.constraints is not None and around,

@@ -84,6 +84,11 @@ class Conditioning:
         return rows_of(self.likelihood, self.y, self.exposure)
 
     @property
+    def weights(self) -> TensorLike:
+        """Weights of rows, (n,), or 1 for all."""
+        return self.rows[1] if len(self.rows) > 1 else 1.0
+
+    @property
     def counts(self) -> Tensor | None:
         """Weights of rows that deviate, (n,)."""
         return counts_of(self.process)

@@ -111,10 +111,9 @@ class WeightProcess(KernelProcess):
             yield same / self.counts_at(M), pt.as_tensor(self.sigma_w)
 
     def counts_at(self, L: Any) -> Tensor | float:
-        """As how many rows each sample counts, (m,), or 1 for all that are no training samples."""
-        if self.counts is None or isinstance(L.sample, str):
-            return 1.0
-        return cast(Tensor, pt.switch(pt.lt(L.sample, 0), 1.0, self.counts[L.sample]))
+        """As how many rows each training sample counts, (m,), or 1 for all."""
+        known = self.counts is not None and not isinstance(L.sample, str)
+        return cast(Tensor, self.counts)[L.sample] if known else 1.0
 
     def _coefficients(self, L: Any) -> Tensor:
         """What multiplies the weights in L's components: Z (m, p), or ones (1, p)."""

@@ -1,5 +1,6 @@
 """Bounds of a y whose mean and log sd are processes, against SciPy's probabilities."""
 
+import mpmath
 import numpy as np
 import pytensor
 import pytensor.tensor as pt
@@ -10,7 +11,7 @@ from scipy import stats
 import bayes_gpx as bx
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.likelihoods.heteroscedastic import HeteroscedasticNormal
-from bayes_gpx.likelihoods.rows import CENSORING, CensoredProcesses
+from bayes_gpx.likelihoods.rows import CENSORING, CensoredProcesses, _within
 from bayes_gpx.numerics.compile_modes import MODE
 
 CENTERS = np.array([3.0, np.log(2.0) - 0.7])
@@ -22,6 +23,7 @@ Y = np.array([2.0, 4.0, 3.5, 1.0, -40.0, 60.0, 2.9, 9.0])
 UPPER = np.array([2.0, 4.0, 3.5, 2.5, -40.0, 60.0, 2.9001, 40.0])
 KNOWN = np.array(["none", "left", "right", "interval", "left", "right", "interval", "interval"])
 F = RNG.normal(size=(len(Y), 2)) * [1.0, 0.4]
+Z = pt.constant(np.array([-30.0, -3.0, -0.2, 0.0, 1.0, 5.0, 20.0]))
 N = 30
 X = np.sort(RNG.uniform(-2.0, 2.0, size=(N, 1)), axis=0)
 VALUES = np.sin(2.0 * X[:, 0]) + np.exp(X[:, 0] / 2.0 - 1.0) * RNG.normal(size=N)
@@ -56,6 +58,34 @@ def test_log_probabilities_are_those_of_scipy():
     given = pt.constant(Y), {}, pt.constant(exposure())
     found = pytensor.function([f], LIKELIHOOD.logp(f, *given), mode=MODE)
     assert_allclose(found(F), log_p(F), rtol=1e-9)
+
+
+@pytest.mark.parametrize("width", [1e-9, 1e-4, 3e-3, 0.05, 4.0, 1e9])
+def test_intervals_of_any_width_have_the_probabilities_of_exact_arithmetic(width):
+    """With slopes in the mean and in the log sd, by exact differences."""
+    found = pytensor.function([], list(_within(Z, pt.constant(width))), mode=MODE)()
+    with mpmath.workdps(60):
+        for k, z in enumerate(Z.data):
+
+            def log_probability(m, s, z=z):
+                scale = mpmath.exp(-s)
+                low, high = scale * (z - m), scale * (z + mpmath.mpf(width) - m)
+                sides = (-high, -low) if low > 0 else (low, high)
+                return mpmath.log(mpmath.ncdf(sides[1]) - mpmath.ncdf(sides[0]))
+
+            exact = [log_probability(0, 0)]
+            exact += [mpmath.diff(log_probability, (0, 0), n) for n in ((1, 0), (0, 1))]
+            given = [float(v[k]) for v in found]
+            assert_allclose(given, [float(v) for v in exact], rtol=1e-8, atol=1e-7)
+
+
+def test_expectations_of_narrow_intervals_are_finite():
+    """Also where the log sd is hardly known, so that an interval may be next to nothing."""
+    end = np.array([1e-4, 0.01, 1e300])
+    known = np.stack([np.ones(3), end, np.full(3, CENSORING.index("interval"))], axis=1)
+    given = pt.zeros((3, 2)), pt.constant(np.full((3, 2), 6.0)), pt.zeros(3), {}, pt.constant(known)
+    for found in pytensor.function([], list(LIKELIHOOD.expected_log(*given)), mode=MODE)():
+        assert np.isfinite(found).all()
 
 
 def test_expectations_are_integrals():

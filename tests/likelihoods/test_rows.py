@@ -227,6 +227,20 @@ def test_marginal_likelihoods_and_densities_of_groups_count_rows_by_their_weight
     assert_allclose(*each, rtol=1e-8)
 
 
+@pytest.mark.parametrize("approximation", [None, bx.Inducing(X)])
+def test_the_density_of_one_weighted_row_is_that_of_as_many(approximation):
+    """Left out by itself, which is another number than its weight times its elpd."""
+    options = {"likelihood": "poisson", "approximation": approximation}
+    models = (
+        bx.GP(X, RESPONSES["poisson"], weights=WEIGHTS, **options),
+        bx.GP(X[REPEATED], RESPONSES["poisson"][REPEATED], **options),
+    )
+    codes = np.arange(N), REPEATED
+    pairs = zip(models, codes, strict=True)
+    each = [densities_of_groups(m, THETA, rows, progressbar=False).values for m, rows in pairs]
+    assert_allclose(*each, rtol=1e-7)
+
+
 def test_a_gpx_with_weights_that_has_no_deviations_is_saved(tmp_path):
     options = {"likelihood": "categorical", "priors": {"sigma_w": 0}, "weights": WEIGHTS}
     model = bx.GPX(X, LABELS, **options)

@@ -227,6 +227,18 @@ def test_the_op_can_be_stored_and_fails_quietly():
     assert logp == -np.inf and not in_K.any()
 
 
+def test_a_search_goes_on_where_the_last_one_ended():
+    search, calls = SoftmaxEvidence(Categorical(classes=C))._search, []
+    local = search.local
+    search._own.functions = (lambda *given: calls.append(given) or local(*given),)
+    K = covariance([0.5, 0.2])
+    search.mode(K, [Y])
+    first = len(calls)
+    search.mode((1.0 + 1e-12) * K, [Y])
+    # At 0, where the last one ended, with K^-1 f from there, and one step.
+    assert first > len(calls) - first == 4
+
+
 def test_classes_without_a_common_posterior_are_independent():
     """Stacked by observation, then class, with covariances of each class between observations."""
     mean, roots = RNG.normal(size=(C, 4)), RNG.normal(size=(C, 4, 4))

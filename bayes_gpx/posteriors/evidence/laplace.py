@@ -168,7 +168,7 @@ def climb(
     logp, slope, _, _, W, observed, highest = local(f, *rest)
     lowest = height = logp.item()
     for near_mode in (begun, highest):
-        if height > lowest or not (np.isfinite(near_mode[0]) and np.any(near_mode != 0.0)):
+        if height > lowest or not (np.all(np.isfinite(near_mode)) and np.any(near_mode != 0.0)):
             continue
         # Where Newton's step arrives depends on f alone, and not on K^-1 f, which another K changes
         # more.

@@ -106,7 +106,8 @@ def climb(
     given = K, rest, local
     state = _at(np.zeros_like(begun), np.zeros_like(begun), given)
     if begun.any():
-        state = max(state, _stepped(begun, given), key=lambda one: one.height)
+        alpha = local(begun, *rest)[1]  # K^-1 f at the mode f of another K
+        state = max(state, _at(alpha, K @ alpha, given), key=lambda one: one.height)
     arrived, state = ascend(state, _direction, _step, given, STEPS, HALVINGS, TOLERANCE)
     least = LARGEST_MISS * (1.0 + np.abs(state.f).max())
     near = bool(np.abs(state.f - K @ state.slope).max() <= least)
@@ -132,21 +133,9 @@ def _at(
 
 def _direction(state: _State, given: _Given) -> tuple[bool, tuple[np.ndarray, np.ndarray]]:
     """Newton's step of alpha and f, (n, C) each; see `ascend`."""
-    K, way = given[0], _towards(state.slope - state.alpha, state.p, given)
+    K, gap = given[0], state.slope - state.alpha
+    way = gap - spread(state.p, _solved(K, state.p, gathered(state.p, K @ gap)))
     return True, (way, K @ way)
-
-
-def _towards(aim: np.ndarray, p: np.ndarray, given: _Given) -> np.ndarray:
-    """(I + W K)^-1 aim, (n, C)."""
-    return aim - spread(p, _solved(given[0], p, gathered(p, given[0] @ aim)))
-
-
-def _stepped(f: np.ndarray, given: _Given) -> _State:
-    """Where Newton's step from f arrives, which depends on f alone and not on K^-1 f."""
-    K, rows, local = given
-    _, slope, p = local(f, *rows)
-    alpha = _towards(spread(p, gathered(p, f)) + slope, p, given)
-    return _at(alpha, K @ alpha, given)
 
 
 def _exact_direction(state: _State, given: _Given) -> tuple[bool, tuple[np.ndarray, np.ndarray]]:

@@ -108,14 +108,13 @@ class Collapsed(Strategy):
 
         For sites of Laplace's approximation this is Laplace's approximation too: once a group's
         sites are removed, the mode of the rest times its likelihood is unchanged. For variational
-        sites it is the group's bound. A group of one row needs no approximation.
+        sites it is the group's bound. A group of one row of weight 1 needs no approximation.
         """
         _, sites = self.sites(given)
         between = self.between(given, sites)
         noise, beyond = None, given.beyond
         if sites.unseen is not None:  # each of the rows that a weighted one stands for has it
-            weights = 1.0 if beyond is None else given.rows[-1]
-            noise = 1.0 / sites.tau + sites.unseen / weights
+            noise = 1.0 / sites.tau + sites.unseen / given.weights
             beyond = given.beyond_normal(sites.unseen)
         if sites.tau.ndim == 2:
             of_classes = [
@@ -135,7 +134,8 @@ class Collapsed(Strategy):
         left = scored(given, joint, center, spread)
         if noise is None:
             joint = joint + sum_of_group(sites.height, groups)
-            alone = pt.eq(sum_of_group(pt.ones_like(left.terms), groups), 1.0)
+            ones = pt.ones_like(left.terms)
+            alone = pt.eq(sum_of_group(ones, groups), 1.0) & pt.eq(given.weights * ones, 1.0)
             joint = pt.switch(alone, left.terms, joint)
         return GroupsLeft(joint, *left[1:])
 
