@@ -73,7 +73,8 @@ def laplace(
     Notes
     -----
     The slope of log p(y | f) at the mode is `alpha`, and C is (K + W^-1)^-1 with the information W
-    at the mode. W is Fisher's information if the likelihood is not log-concave. The posterior of a
+    at the mode. W is the observed information; if the likelihood is not log-concave, it is
+    Fisher's, or for zero-inflated counts the observed one, kept above 0. The posterior of a
     classifier is skewed, and a normal approximation is not: its mode is nearer to the prior than
     the mean. The posterior has no gradient in hyperparameters: explain after fitting.
 
