@@ -31,6 +31,7 @@ class _OfRows:
     likelihood: Any
     core_shape: ClassVar[str] = "(n,e)"
     taken: ClassVar[int]  # last columns of the exposure
+    suffix: ClassVar[str]  # of the name of the term that it adds to a PyMC model
 
     def __getattr__(self, name: str) -> Any:
         """All else is the other's."""
@@ -69,7 +70,7 @@ class _OfRows:
         y = self.likelihood.dist(name, f, theta, rest, **kwargs)
         given = f, pt.as_tensor(kwargs["observed"]), theta
         more = own.logp(*given, exposure) - self.likelihood.logp(*given, rest)
-        pm.Potential(f"{name}_{type(self).__name__.lower()}", more.sum())
+        pm.Potential(f"{name}_{self.suffix}", more.sum())
         return cast(Tensor, y)
 
 
@@ -78,6 +79,7 @@ class Weighted(_OfRows):
     """Each row's log density is multiplied by its weight, the last column of the exposure."""
 
     taken = 1
+    suffix = "weighted"
 
     def _parts(self, exposure: Any) -> tuple[Tensor, Any]:
         return exposure[..., -1], self._rest(exposure)
@@ -159,6 +161,7 @@ class Censored(_OfRows):
 
     kinds: tuple[str, ...]  # which of `CENSORING` the rows have, without "none"
     taken = 2
+    suffix = "censored"
     normal = False
     ordered = False  # a censored y is not compared with its prediction
 

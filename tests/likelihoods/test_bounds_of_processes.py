@@ -184,6 +184,7 @@ def test_sampled_latent_values_have_the_density_of_bounds():
     """At the first point all of them are 0, so each y has the prior mean and sd."""
     kinds = np.array(["left", "right"] + ["none"] * (N - 2))
     bounded, plain = (model(kinds, approximation=None) for kinds in (kinds, None))
+    assert [term.name for term in bounded.pymc.potentials] == ["y_censored"]
     points = [one.pymc.initial_point() for one in (bounded, plain)]
     pairs = zip((bounded, plain), points, strict=True)
     found = [one.pymc.compile_logp(mode=MODE)(point) for one, point in pairs]
