@@ -4,9 +4,9 @@ For each model the script draws 200 truths from the prior and refits the model t
 hyperparameters, f, y, slopes, attributions, weights, contributions, relevance and the log
 likelihood among 99 draws; see `bayes_gpx.calibrate`. Runs are stored in a folder, so a stopped
 script continues; all runs take hours. For each model the script prints the coverage of central 90%
-intervals with p-values of uniformity, and draws a figure. Names of likelihoods stand for a GP of 25
-rows, fitted by Laplace's approximation; with `_until` at their end, for durations that are only
-known to be longer than the time of their row, where they are.
+intervals with p-values of uniformity, and draws a figure. The name of a likelihood stands for a GP
+of 25 rows that is fitted by Laplace's approximation. With `_until` at its end, y are durations, and
+the observation of each row ends at a given time.
 
     python benchmarks/calibrated.py [names of models] [--runs 200] [--out results/calibrated]
 """

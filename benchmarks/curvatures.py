@@ -6,7 +6,7 @@ each likelihood, 100 functions are drawn from the prior, with a response at 25 r
 hyperparameters are held at the truth. Importance sampling by 40,000 draws gives the evidence, and
 means and standard deviations of f; data sets where these are worth fewer than 100 draws are left
 out. The script writes root mean square errors of the log evidence and of log sds, and the share of
-true f in 90% intervals. It takes two minutes.
+true f in 90% intervals. It takes a minute.
 """
 
 import csv
