@@ -40,6 +40,14 @@ class Beta(Derived):
         """Mean of y given f."""
         return pt.sigmoid(f)
 
+    def log_density(self, f: Tensor, y: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
+        """Log density of y given f, all of them scalars."""
+        # PyMC takes the gamma function of the sum of both parameters, whose slope is not simplified.
+        precision = theta["precision"]
+        a, b = precision * pt.sigmoid(f), precision * pt.sigmoid(-f)
+        constant = pt.gammaln(precision) - pt.gammaln(a) - pt.gammaln(b)
+        return constant + (a - 1.0) * pt.log(y) + (b - 1.0) * pt.log1p(-y)
+
     def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Expected information about f."""
         f = pt.clip(f, -FARTHEST, FARTHEST)
