@@ -55,12 +55,10 @@ ARGUMENTS = {
     "dlacpy": 7,
     "dsyr": 7,
     "dlaset": 7,
-    "dgetrf": 6,
-    "dgetrs": 9,
 }
 """How many arguments each routine takes, all of them pointers."""
 
-potrf, potrs, potri, trtri, trmm, lauum, trtrs, lacpy, syr, laset, getrf, getrs = (
+potrf, potrs, potri, trtri, trmm, lauum, trtrs, lacpy, syr, laset = (
     _routine(*routine) for routine in ARGUMENTS.items()
 )
 

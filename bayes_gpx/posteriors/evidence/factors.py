@@ -2,17 +2,7 @@
 
 import numpy as np
 
-from bayes_gpx.numerics.lapack import (
-    LOWER,
-    PLAIN,
-    TURNED,
-    getrf,
-    getrs,
-    invert,
-    potrf,
-    potrs,
-    trtrs,
-)
+from bayes_gpx.numerics.lapack import LOWER, PLAIN, invert, potrf, potrs, trtrs
 
 
 def factor(K: np.ndarray, root_W: np.ndarray) -> tuple[bool, np.ndarray]:
@@ -32,26 +22,6 @@ def solve(upper: np.ndarray, b: np.ndarray) -> np.ndarray:
     order, one, info = np.array([len(b)], np.int32), np.ones(1, np.int32), np.zeros(1, np.int32)
     k = order.ctypes
     potrs(LOWER.ctypes, k, one.ctypes, upper.ctypes, k, b.ctypes, k, info.ctypes)
-    return b
-
-
-def lu_factor(K: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # noqa: N803
-    """LU factors of I + W K, for an information W (n,) of either sign, and their pivots."""
-    n = len(W)
-    lu = K * W.reshape((n, 1))
-    lu.ravel()[:: n + 1] += 1.0
-    order, pivots, info = np.array([n], np.int32), np.zeros(n, np.int32), np.zeros(1, np.int32)
-    k = order.ctypes
-    getrf(k, k, lu.ctypes, k, pivots.ctypes, info.ctypes)
-    return lu, pivots
-
-
-def lu_solve(lu: np.ndarray, pivots: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """(I + W K)^-1 b; b is overwritten."""
-    order, one, info = np.array([len(b)], np.int32), np.ones(1, np.int32), np.zeros(1, np.int32)
-    k, i = order.ctypes, info.ctypes
-    # Fortran's columns are rows here.
-    getrs(TURNED.ctypes, k, one.ctypes, lu.ctypes, k, pivots.ctypes, b.ctypes, k, i)
     return b
 
 

@@ -33,8 +33,6 @@ from bayes_gpx.posteriors.evidence.factors import (
     factor,
     half,
     inverse,
-    lu_factor,
-    lu_solve,
     signed_factor,
     signed_solve,
     solve,
@@ -268,12 +266,11 @@ def at_mode(
         along = np.where(clear, along, K @ moved)
     if not concave and np.any(pull != 0.0):
         # The mode moves by the observed information, which W is not.
-        if np.all(observed > FLAT):
-            root_W = np.sqrt(observed)
-            there, upper = factor(K, root_W)
-            moved = root_W * solve(upper, pull / root_W)
-        else:
-            moved = lu_solve(*lu_factor(K, observed), pull.copy())
+        there, root, upper, below, sd, inner = signed_factor(K, observed)
+        if there and np.all(observed > FLAT):
+            moved = root * solve(upper, pull / root)
+        elif there:
+            moved = signed_solve(K, root, upper, below, sd, inner, pull)
         along = K @ moved
     u = 0.25 * alpha + 0.5 * moved
     R *= -0.5
