@@ -232,6 +232,11 @@ class Likelihood(ABC):
         return type(self).__name__
 
     @property
+    def information_at_mode(self) -> str:
+        """Which information about f Laplace's approximation takes, in words."""
+        return "observed" if self.concave else "Fisher"
+
+    @property
     def comparable(self) -> bool:
         """Whether there is a `predictive`."""
         return type(self).predictive is not Likelihood.predictive
@@ -300,7 +305,7 @@ class ScalarLikelihood(Likelihood):
     ) -> tuple[Tensor, Tensor]:
         """The information in Laplace's approximation where `logp` is not concave, and its slope.
 
-        By default `fisher`; `kept_positive` is another choice, which depends on y.
+        By default `fisher`; `tails.kept_positive` is another choice, which depends on y.
         """
         W = self.fisher(f, theta, exposure)
         return W, cast(Tensor, pt.grad(W.sum(), f, disconnected_inputs="ignore"))
@@ -471,22 +476,6 @@ def _nodes(mean: Tensor, sd: Tensor) -> tuple[Tensor, np.ndarray]:
     """Nodes (n, K) of f ~ N(mean, sd^2) and weights (K,)."""
     x, weights = standard_nodes()
     return mean[:, None] + sd[:, None] * x, weights
-
-
-LEAST, TINY = 0.1, 1e-200
-"""See `kept_positive`."""
-
-
-def kept_positive(first: Tensor, second: Tensor, third: Tensor) -> tuple[Tensor, Tensor]:
-    """The observed information, kept above 0, and its slope in f; from derivatives of `logp`.
-
-    It is (o + (o^2 + LEAST^2 s^4)^1/2) / 2 for the observed information o and the slope s of
-    `logp`: about o where that is positive.
-    """
-    floor = LEAST * pt.sqr(first)
-    root = pt.sqrt(pt.sqr(second) + pt.sqr(floor) + TINY)
-    bent = second * third + 2.0 * LEAST * floor * first * second
-    return 0.5 * (root - second), 0.5 * (bent / root - third)
 
 
 def column(exposure: Exposure) -> Exposure:

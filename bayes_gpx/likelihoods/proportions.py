@@ -42,7 +42,7 @@ class Beta(Derived):
 
     def log_density(self, f: Tensor, y: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
         """Log density of y given f, all of them scalars."""
-        # PyMC takes the gamma function of the sum of both parameters, whose slope is not simplified.
+        # PyMC's gamma function of the sum of both parameters has a slope that is not simplified.
         precision = theta["precision"]
         a, b = precision * pt.sigmoid(f), precision * pt.sigmoid(-f)
         constant = pt.gammaln(precision) - pt.gammaln(a) - pt.gammaln(b)

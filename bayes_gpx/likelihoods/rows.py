@@ -17,9 +17,9 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.data.row_data import CENSORING
-from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta, kept_positive
+from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta
 from bayes_gpx.likelihoods.derived import CLEAR, Tails
-from bayes_gpx.likelihoods.tails import Slopes
+from bayes_gpx.likelihoods.tails import KEPT_POSITIVE, Slopes, kept_positive
 from bayes_gpx.numerics.gaussian_expectations import moments, nodes, nodes_with_kinks, wide_nodes
 from bayes_gpx.numerics.special import log_ndtr, log_ndtr_within, log_normal, log_sum_exp
 
@@ -164,6 +164,12 @@ class Censored(_OfRows):
     suffix = "censored"
     normal = False
     ordered = False  # a censored y is not compared with its prediction
+
+    @property
+    def information_at_mode(self) -> str:
+        """Which information about f Laplace's approximation takes, in words."""
+        own: str = self.likelihood.information_at_mode
+        return f"{own}; of bounds {KEPT_POSITIVE}" if own == "Fisher" else own
 
     def _bounds(self, f: Tensor, y: Tensor, theta: Theta, exposure: Any) -> tuple[Tensor, Slopes]:
         """Which rows have bounds, and log probabilities of these with slopes."""

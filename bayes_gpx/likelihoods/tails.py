@@ -175,3 +175,22 @@ def tail_of_rate(value: Tensor, slope: Tensor, change: Tensor, second: Tensor) -
     """
     curvature = -slope * change
     return Slopes(value, slope, curvature, slope * (second - curvature) - curvature * change)
+
+
+LEAST, TINY = 0.1, 1e-200
+"""See `kept_positive`."""
+
+KEPT_POSITIVE = "observed, kept positive"
+"""What the fit's attribute calls `kept_positive`."""
+
+
+def kept_positive(first: Tensor, second: Tensor, third: Tensor) -> tuple[Tensor, Tensor]:
+    """The observed information, kept above 0, and its slope in f; from derivatives of `logp`.
+
+    It is (o + (o^2 + LEAST^2 s^4)^1/2) / 2 for the observed information o and the slope s of
+    `logp`: about o where that is positive.
+    """
+    floor = LEAST * pt.sqr(first)
+    root = pt.sqrt(pt.sqr(second) + pt.sqr(floor) + TINY)
+    bent = second * third + 2.0 * LEAST * floor * first * second
+    return 0.5 * (root - second), 0.5 * (bent / root - third)

@@ -10,11 +10,11 @@ import pytensor.tensor as pt
 from numpy.typing import ArrayLike
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta, kept_positive
+from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
 from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson
 from bayes_gpx.likelihoods.derived import CLEAR, FARTHEST, Derived
 from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
-from bayes_gpx.likelihoods.tails import Slopes
+from bayes_gpx.likelihoods.tails import KEPT_POSITIVE, Slopes, kept_positive
 
 INFLATION = DefaultPrior(lambda name: pm.Beta(name, alpha=1.0, beta=3.0))
 
@@ -26,6 +26,7 @@ class _ZeroInflated(LogLink, Derived):
     mean_name = "rate"
     support = "counts"
     concave = False
+    information_at_mode = KEPT_POSITIVE
     uninflated: ClassVar[Poisson | NegativeBinomial]
 
     def mean(self, f: Tensor, exposure: Tensor) -> Tensor:

@@ -129,6 +129,8 @@ def infer(
         if sampled:
             options["around"] = _mode(model, starts, options)
         idata = _fit_with_jitter(model, chosen, starts, options, sampled)
+    if spec.strategy_of(idata["posterior"]).at_mode:
+        idata.attrs["laplace_information"] = spec.conditioned.information_at_mode
     by_sampler = _terms_of_sampler(model, idata)
     if "inference_method" not in idata["posterior"].attrs:
         name_method(idata, method)

@@ -435,7 +435,7 @@ class Model(Views):
             importance weights. `idata.attrs["convergence"]` is "converged" if these are even
             enough to represent the posterior. "nuts" starts around the mode.
 
-            "svgp", for models with inducing points, is "map" with the trace of the bound in `elbo`.
+            "svgp", for models with inducing points, is "map" with the bound's trace in `elbo`.
         draws, tune, chains : int
             For "nuts", the numbers for each chain; "laplace" returns `draws` in one chain.
         seed : int, optional
@@ -460,9 +460,9 @@ class Model(Views):
         Returns
         -------
         xarray.DataTree
-            Groups posterior, sample_stats, observed_data, constant_data, starts (the optimum from
-            each starting point) and, with at least 100 draws, log_likelihood with the leave-one-out
-            terms that `arviz.loo` needs.
+            Groups posterior, sample_stats, observed_data, constant_data, starts (the optima) and,
+            with at least 100 draws, log_likelihood with the leave-one-out terms of `arviz.loo`. Its
+            attribute `laplace_information` says which one latent values have, if not sampled.
 
         Warns
         -----

@@ -296,6 +296,9 @@ class Strategy(ABC):
     by_sums = False
     """Whether sums over rows are all that conditioning needs of the data; see `Sums`."""
 
+    at_mode = False
+    """Whether the posterior is Laplace's approximation, at the mode of the latent values."""
+
     def __eq__(self, other: object) -> bool:
         same = type(self) is type(other)
         return same and self.constrained == cast(Strategy, other).constrained

@@ -101,6 +101,7 @@ def test_basis_functions_and_inducing_points_tend_to_the_same_posterior(y, likel
 def test_the_moments_that_are_kept_are_the_posterior(likelihood):
     model = bx.GP(X, LABELS, likelihood=likelihood, approximation=bx.Inducing(9), scale=False)
     kept = model.fit("svgp", start={"lengthscale": 1.0, "amplitude": 1.0}, **QUIET)
+    assert "laplace_information" not in kept.attrs
     theta = {name: kept["posterior"][name].values[0, 0] for name in ("lengthscale", "amplitude")}
     covariance = theta["amplitude"] ** 2 * pm.gp.cov.ExpQuad(2, ls=theta["lengthscale"])
     found = kept["variational"].to_dataset().isel(chain=0, draw=0)
@@ -185,6 +186,7 @@ def test_sampled_latent_values_agree_with_laplace(likelihood):
     options["target_accept"] = 0.98
     sampled = model.fit("nuts", latent="sample", **options)
     marginal = model.fit("nuts", **options)
+    assert [("laplace_information" in one.attrs) for one in (sampled, marginal)] == [False, True]
     assert sampled.attrs["r_hat_max"] < 1.02
     found = [bx.predictions(model, idata, NEW, seed=0, **QUIET) for idata in (sampled, marginal)]
     apart = np.abs(found[0]["f_mean"] - found[1]["f_mean"])

@@ -141,6 +141,7 @@ def test_fixed_hyperparameters_are_not_inferred(regression):
     model = bx.GP(X, y, priors={"sigma": 0.3, "lengthscale": [1.0, 2.0]})
     idata = model.fit("laplace", draws=20, seed=1, progressbar=False)
     assert list(idata["posterior"].data_vars) == ["amplitude"]
+    assert "laplace_information" not in idata.attrs
     theta = {"amplitude": float(idata["posterior"]["amplitude"][0, 0])}
     one = bx.predictions(model, theta, draws=2, seed=1)
     full = {**theta, "sigma": 0.3, "lengthscale": [1.0, 2.0]}

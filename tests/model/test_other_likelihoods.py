@@ -44,6 +44,8 @@ def test_a_fit_is_explained_and_kept(likelihood, family, tmp_path):
     idata = model.fit("map", start=dict.fromkeys(model.hyperparameters, 1.0), **QUIET)
     bx.save(model, idata, tmp_path / "fit.nc")
     loaded, kept = bx.load(tmp_path / "fit.nc")
+    own = "Fisher" if likelihood == "student_t" else "observed"
+    assert kept.attrs["laplace_information"] == own
     asked = {"draws": 50, "seed": 1, **QUIET}
     found = bx.predictions(model, idata, X[:4], **asked)
     assert {"f", "y", name, f"{name}_mean", f"{name}_sd"} <= set(found.data_vars)

@@ -79,6 +79,8 @@ class _OfCorrelatedClasses(OfClasses):
 class CorrelatedLaplace(_OfCorrelatedClasses, Collapsed):
     """Labels of classes that correlate, by Laplace's approximation at the joint mode."""
 
+    at_mode = True
+
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
         K, own = self._covariances(given, 0.0), pt.arange(given.X.shape[0])
         return [K[:, own, own].inc(ridge), _process(given).shared, given.exposure]

@@ -35,6 +35,8 @@ variance: less is negligible, and lost in the difference of two covariances."""
 class Laplace(OnRows, Collapsed):
     """Another likelihood of one latent value, by Laplace's approximation at the mode."""
 
+    at_mode = True
+
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
         return [_ridged(given, ridge), given.exposure, *values_of(given)]
 
@@ -68,6 +70,8 @@ class Laplace(OnRows, Collapsed):
 
 class SoftmaxLaplace(OnRows, Collapsed):
     """Several classes, which the data couple, by Laplace's approximation at the joint mode."""
+
+    at_mode = True
 
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
         return [_ridged(given, ridge), given.exposure, *values_of(given)]

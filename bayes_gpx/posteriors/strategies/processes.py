@@ -56,6 +56,8 @@ class _OfProcesses(OfClasses):
 class ProcessesLaplace(_OfProcesses, Collapsed):
     """Laplace's approximation at the joint mode, with Fisher's information, which is diagonal."""
 
+    at_mode = True
+
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
         K, own = self._covariances(given, 0.0), pt.arange(given.X.shape[0])
         return [K[:, own, own].inc(ridge), given.exposure]
