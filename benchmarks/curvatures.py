@@ -19,7 +19,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_t
 
 from bayes_gpx.likelihoods import named
-from bayes_gpx.likelihoods.base import kept_positive
+from bayes_gpx.likelihoods.tails import kept_positive
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.evidence.laplace import Search, climb, local_graph
 
