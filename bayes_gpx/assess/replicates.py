@@ -117,7 +117,8 @@ class Replicates:
         seed, begun = int(rng.integers(2**31)), time.perf_counter()
         truth = self.truth(rng, seed)
         model, offset = self.refitted_model(truth.replicate)
-        idata = model.fit(self.method, seed=seed, progressbar=False, **self.options)
+        options: dict[str, Any] = {"log_likelihood": False} | dict(self.options)
+        idata = model.fit(self.method, seed=seed, progressbar=False, **options)
         truths, found = self._both(model, idata, truth, self.rows + offset, seed)
         pit = {name: rank(found[name], truths[name], rng) for name in truths}
         said = {

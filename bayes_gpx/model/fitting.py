@@ -84,6 +84,7 @@ def infer(
     latent: str,
     truncated: str,
     progressbar: bool,
+    log_likelihood: bool = True,
     **kwargs: Any,
 ) -> xr.DataTree:
     """Infer the hyperparameters of a `Model`; see `Model.fit` for the arguments."""
@@ -143,7 +144,7 @@ def infer(
         idata["variational"] = xr.DataTree(inducing_values(model, idata, progressbar))
     found = idata["posterior"].sizes["chain"] * idata["posterior"].sizes["draw"]
     costly = spec.fixed_basis and model.training.n > ROWS_WORTH_LOO
-    if found >= DRAWS_WORTH_LOO and not (costly or model.training.streamed):
+    if log_likelihood and found >= DRAWS_WORTH_LOO and not (costly or model.training.streamed):
         _add_left_out(model, idata, by_sampler, progressbar)
     if spec.constraints is not None:
         with _draws_kept("summary of its constraints"):

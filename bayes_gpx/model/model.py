@@ -453,16 +453,16 @@ class Model(Views):
             Show progress.
         **kwargs
             `executor`, a `concurrent.futures.Executor` that runs the optimizer's starting points.
-            For "nuts": `nuts_sampler` ("nutpie", "pymc", "numpyro" or "blackjax"), `target_accept`
-            (0.9) and further options of the sampler. For "svgp": `minibatch`, the number of rows at
-            a time, and with it `steps` (2000) and `learning_rate` (0.02).
+            `log_likelihood=False` leaves leave-one-out terms out. For "nuts": `nuts_sampler`
+            ("nutpie", "pymc", "numpyro" or "blackjax"), `target_accept` (0.9) and options of the
+            sampler. For "svgp": `minibatch` rows at a time, `steps` (2000), `learning_rate` (0.02).
 
         Returns
         -------
         xarray.DataTree
             Groups posterior, sample_stats, observed_data, constant_data, starts (the optima) and,
-            with at least 100 draws, log_likelihood with the leave-one-out terms of `arviz.loo`. Its
-            attribute `laplace_information` says which one latent values have, if not sampled.
+            with at least 100 draws, log_likelihood, for `arviz.loo`. The attribute
+            `laplace_information` says which one the posterior of latent values has.
 
         Warns
         -----
