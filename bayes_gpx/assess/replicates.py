@@ -117,7 +117,7 @@ class Replicates:
         seed, begun = int(rng.integers(2**31)), time.perf_counter()
         truth = self.truth(rng, seed)
         model, offset = self.refitted_model(truth.replicate)
-        options: dict[str, Any] = {"log_likelihood": False} | dict(self.options)
+        options: Any = {"log_likelihood": self.quantities is not None} | dict(self.options)
         idata = model.fit(self.method, seed=seed, progressbar=False, **options)
         truths, found = self._both(model, idata, truth, self.rows + offset, seed)
         pit = {name: rank(found[name], truths[name], rng) for name in truths}

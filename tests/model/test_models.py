@@ -139,9 +139,11 @@ def test_a_scalar_prior_of_an_ard_kernel_is_broadcast(regression):
 def test_fixed_hyperparameters_are_not_inferred(regression):
     X, _, y, _, _ = regression
     model = bx.GP(X, y, priors={"sigma": 0.3, "lengthscale": [1.0, 2.0]})
-    idata = model.fit("laplace", draws=20, seed=1, progressbar=False)
+    options = {"seed": 1, "log_likelihood": False, "progressbar": False}
+    idata = model.fit("laplace", draws=100, **options)
     assert list(idata["posterior"].data_vars) == ["amplitude"]
     assert "laplace_information" not in idata.attrs
+    assert "log_likelihood" not in idata.children
     theta = {"amplitude": float(idata["posterior"]["amplitude"][0, 0])}
     one = bx.predictions(model, theta, draws=2, seed=1)
     full = {**theta, "sigma": 0.3, "lengthscale": [1.0, 2.0]}
