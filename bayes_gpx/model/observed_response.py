@@ -91,6 +91,8 @@ def collapsed(
             evidence = strategy.log_density_by_sums(Sums(**sums(value.data)), *parts[1:])
         else:
             y = (value - scaling.center) / scaling.scale
+            if isinstance(value, Constant):  # rewrites would round otherwise than `scaled` does
+                y = pt.constant(scaling.apply(value.data))
             evidence = density.log_density(y, *parts)
         return evidence - (training.log_units * pt.ones_like(value)).sum()
 

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.posteriors.evidence.laplace import FindsMode
 
 RNG = np.random.default_rng(8)
 N = 60
@@ -57,6 +58,16 @@ def test_a_fit_is_explained_and_kept(likelihood, family, tmp_path):
         added = bx.contributions(model, idata, X[:4], keep="summary", **QUIET)
         total = added["contribution_mean"].sum("feature") + added["offset"]
         assert_allclose(total, found["f_mean"], atol=1e-8)
+
+
+def test_modes_of_a_fit_are_not_searched_for_again(monkeypatch):
+    """Hyperparameters, covariances and scaled responses of the fit are the same to the last bit."""
+    y, *_ = RESPONSES["student_t"]
+    model = bx.GP(X, 3.0 + 0.7 * y, likelihood="student_t")
+    start = dict.fromkeys(model.hyperparameters, 1.0)
+    idata = model.fit("laplace", draws=6, start=start, seed=1, **QUIET)
+    monkeypatch.setattr(FindsMode, "climb", None)  # a search would fail
+    assert np.isfinite(bx.log_likelihood(model, idata, **QUIET)["log_likelihood"]).all()
 
 
 @pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace")

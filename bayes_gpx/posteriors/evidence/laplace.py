@@ -14,7 +14,7 @@ that may be negative.
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -69,6 +69,15 @@ REMEMBERED = 2**25
 """Bytes of modes that are kept of one operation: explanations come back to their draws."""
 
 
+@lru_cache(maxsize=16)
+def _modes_of(likelihood: Likelihood) -> dict[str, list[np.ndarray]]:
+    """Modes that all operations of a likelihood share, whose searches always begin at 0.
+
+    A mode then depends on its arguments alone, and leave-one-out terms take the fit's modes.
+    """
+    return {}
+
+
 class Search:
     """The search for modes under one likelihood, with one search for each thread.
 
@@ -79,7 +88,7 @@ class Search:
 
     def __init__(self, likelihood: Likelihood, graph: Callable, climb: Callable) -> None:
         self.likelihood, self._graph, self._climb = likelihood, graph, climb
-        self._modes: dict[str, list[np.ndarray]] = {}
+        self._modes = {} if likelihood.concave else _modes_of(likelihood)
         self._copies: Copies | None = None
 
     @property
