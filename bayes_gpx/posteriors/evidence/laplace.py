@@ -69,7 +69,7 @@ REMEMBERED = 2**25
 """Bytes of modes that are kept of one operation: explanations come back to their draws."""
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=4)
 def _modes_of(likelihood: Likelihood) -> dict[str, list[np.ndarray]]:
     """Modes that all operations of a likelihood share, whose searches always begin at 0.
 
