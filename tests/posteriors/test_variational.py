@@ -17,7 +17,7 @@ from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.row_sums import RowGraph
 from bayes_gpx.posteriors.evidence import variational as evidence
 from bayes_gpx.posteriors.evidence.row_bounds import variational
-from bayes_gpx.posteriors.evidence.variational import Search, _newton, _Seen
+from bayes_gpx.posteriors.evidence.variational import Search, _mixed, _newton, _Seen
 
 RNG = np.random.default_rng(7)
 N, M = 25, 4
@@ -229,6 +229,22 @@ def test_newton_steps_solve_the_joint_system_of_all_classes(coupled, monkeypatch
     step = _newton(state, search._seen(M, [], [], [F, REST, F[:, 0], EXPOSURE]))
     expected = np.linalg.solve(np.eye(C * M) + told, (slope.T @ F - coefficients).ravel())
     assert_allclose(step.ravel(), expected, atol=1e-7 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("changes", [3, 6])
+def test_mixed_steps_lead_to_the_smallest_step_of_a_linear_map(changes):
+    """To its fixed point from as many changes as there are numbers, as GMRES does."""
+    rng, size = np.random.default_rng(3), 6
+    A, b = 2.0 * rng.normal(size=(size, size)), rng.normal(size=size)
+    points = rng.normal(size=(changes + 1, size))
+    steps = points @ A.T + b - points
+    found = points[-1] + _mixed([*zip(points, steps, strict=True)], 2)
+    units = np.repeat([1.0, np.abs(points[-1, 2:]).max()], [2, 4])  # precisions have their own
+    turns, last = np.diff(steps, axis=0) / units, steps[-1] / units
+    best = points[-1] - np.linalg.lstsq(turns.T, last)[0] @ np.diff(points, axis=0)
+    assert_allclose(found, A @ best + b, rtol=1e-8)
+    if changes == size:
+        assert_allclose(found, np.linalg.solve(np.eye(size) - A, b), rtol=1e-8)
 
 
 def test_what_all_rows_tell_is_the_sum_of_what_each_tells():

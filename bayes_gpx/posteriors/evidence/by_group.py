@@ -31,13 +31,7 @@ from scipy.linalg import cho_solve
 from bayes_gpx.numerics.threads import Copies, ThreadedFunction
 from bayes_gpx.posteriors.evidence.newton import ascend
 from bayes_gpx.posteriors.evidence.step_graphs import LEAST_SD
-from bayes_gpx.posteriors.evidence.variational import (
-    HALVINGS,
-    LARGEST_MISS,
-    STEPS,
-    TOLERANCE,
-    damping_after,
-)
+from bayes_gpx.posteriors.evidence.variational import LARGEST_MISS, TOLERANCE
 
 
 class ByGroup(NamedTuple):
@@ -126,8 +120,6 @@ class _State(NamedTuple):
     mean: np.ndarray  # (C, n)
     aim: np.ndarray  # (C, n), the best sites' precisions, at this posterior
     slope: np.ndarray  # (C, n), of the expected log likelihood
-    damping: float = 1.0
-    swing: np.ndarray | None = None
 
     def pull(self, rows: ByGroup) -> list[tuple[np.ndarray, np.ndarray]]:
         """Slopes of the bound in each class's coefficients."""
@@ -171,8 +163,8 @@ def _direction(state: _State, given: _Given) -> tuple[bool, Any]:
 
 
 def _step(state: _State, way: Any, share: float, given: _Given) -> tuple[bool, Any]:
-    """The state a share of a direction further: sites damped, coefficients by Newton's step."""
-    tau = state.tau + share * state.damping * way[0]
+    """The state a share of a direction further, the coefficients by Newton's step."""
+    tau = state.tau + share * way[0]
     arrows = _arrows(given.rows, tau)
     if arrows is None:
         return False, None
@@ -181,12 +173,10 @@ def _step(state: _State, way: Any, share: float, given: _Given) -> tuple[bool, A
     tried = _at(arrows, tau, state.v + share * in_v, state.u + share * in_u, given)
     if tried is None:
         return False, None
-    swing = tried.tau - state.tau
-    damping = damping_after(state.damping, share, swing, state.swing)
     changes = np.abs(tried.mean - state.mean).max() / (1.0 + np.abs(tried.mean).max())
     now, before = (np.stack([a.at_rows[0] for a in s.arrows]) for s in (tried, state))
     apart = max(changes, np.abs(now - before).max() / (1.0 + now.max()))
-    return True, tried._replace(apart=apart, damping=damping, swing=swing)
+    return True, tried._replace(apart=apart)
 
 
 class BestByGroup(Op):
@@ -273,7 +263,7 @@ class BestByGroup(Op):
             state: Any = _at(_arrows(rows, tau), tau, v, u, given)
             if state is None:
                 continue
-            there, state = ascend(state, _direction, _step, given, STEPS, HALVINGS, TOLERANCE)
+            there, state = ascend(state, _direction, _step, given, TOLERANCE)
             if there and _arrived(state, rows):
                 self._last.last = state.tau, state.v, state.u
                 return state

@@ -3,6 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
+TRIED, HALVINGS = 400, 30
+"""At most so many states are tried, and each step is halved at most so many times. Searches that
+arrive take some 5 to 200; others have data that no posterior of such wide priors explains."""
+
 SLACK = 1e-12
 """How far a step may go down, as a share of the height: as far as round-off does."""
 
@@ -12,8 +16,6 @@ def ascend[State: tuple](
     direction: Callable[[State, Any], tuple[bool, Any]],
     step: Callable[[State, Any, float, Any], tuple[bool, Any]],
     given: Any,
-    steps: int,
-    halvings: int,
     tolerance: float,
 ) -> tuple[bool, State]:
     """Ascend from a state by steps that are halved until they do not go down.
@@ -23,12 +25,14 @@ def ascend[State: tuple](
     state, a direction, a fraction and `given` to whether there is a state, and the state. Returns
     whether there was a direction at every state, and the last state, which is the highest.
     """
-    for _ in range(steps):
+    left = TRIED
+    while left > 0:
         there, way = direction(state, given)
         if not there:
             return False, state
         share, higher, tried = 1.0, False, state
-        for _ in range(halvings):
+        for _ in range(HALVINGS):
+            left -= 1
             there, tried = step(state, way, share, given)
             higher = there and tried[0] >= state[0] - SLACK * (1.0 + abs(state[0]))
             if higher:

@@ -26,7 +26,7 @@ from pytensor.graph.basic import Apply
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.rows import Censored, unweighted, weighed
 from bayes_gpx.posteriors.evidence.factors import factor, half, inverse, solve
-from bayes_gpx.posteriors.evidence.laplace import FLAT, HALVINGS, LARGEST_MISS, LEAST_KNOWN, STEPS
+from bayes_gpx.posteriors.evidence.laplace import FLAT, LARGEST_MISS, LEAST_KNOWN
 from bayes_gpx.posteriors.evidence.newton import ascend
 from bayes_gpx.posteriors.evidence.softmax import FindsModeOfClasses
 
@@ -186,7 +186,7 @@ def climb(
     state = _at(np.zeros_like(begun), np.zeros_like(begun), given)
     if not np.isfinite(state.height):
         return False, state.f, state.alpha
-    arrived, state = ascend(state, _direction, _step, given, STEPS, HALVINGS, CLOSE)
+    arrived, state = ascend(state, _direction, _step, given, CLOSE)
     _KEPT.last = K, given.last
     near = _apart(state.f, _times(K, state.slope), local(state.f, *rest)[-1]) <= LARGEST_MISS
     return arrived and near, state.f, state.alpha

@@ -37,14 +37,7 @@ from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.rows import unweighted, weighed
 from bayes_gpx.numerics.threads import ThreadedFunction
 from bayes_gpx.posteriors.evidence.factors import factor, half, inverse
-from bayes_gpx.posteriors.evidence.laplace import (
-    FLAT,
-    HALVINGS,
-    LARGEST_MISS,
-    STEPS,
-    TOLERANCE,
-    FindsMode,
-)
+from bayes_gpx.posteriors.evidence.laplace import FLAT, LARGEST_MISS, TOLERANCE, FindsMode
 from bayes_gpx.posteriors.evidence.newton import ascend
 
 if TYPE_CHECKING:
@@ -108,14 +101,14 @@ def climb(
     if begun.any():
         alpha = local(begun, *rest)[1]  # K^-1 f at the mode f of another K
         state = max(state, _at(alpha, K @ alpha, given), key=lambda one: one.height)
-    arrived, state = ascend(state, _direction, _step, given, STEPS, HALVINGS, TOLERANCE)
+    arrived, state = ascend(state, _direction, _step, given, TOLERANCE)
     least = LARGEST_MISS * (1.0 + np.abs(state.f).max())
     near = bool(np.abs(state.f - K @ state.slope).max() <= least)
     if near or not arrived or not isinstance(K, np.ndarray):
         return near and arrived, state.f, state.alpha
     # Under a wide prior K magnifies what conjugate gradients leave, and the rounding of the slope.
     try:
-        _, state = ascend(state, _exact_direction, _step, given, STEPS, HALVINGS, TOLERANCE)
+        _, state = ascend(state, _exact_direction, _step, given, TOLERANCE)
         missed = np.abs(_exact_direction(state, given)[1][1]).max()
     except np.linalg.LinAlgError:
         missed = np.inf

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -29,10 +29,7 @@ from bayes_gpx.numerics.threads import Copies
 from bayes_gpx.posteriors.evidence.newton import ascend
 from bayes_gpx.posteriors.evidence.step_graphs import StepGraphs
 
-STEPS, HALVINGS = 400, 30
-"""Most steps to the maximum of the bound, and most halvings of one step."""
-
-TOLERANCE = 1e-9
+TOLERANCE = 1e-10
 """Precision of the latent values' means and variances, as a share of their size."""
 
 LARGEST_MISS = 1e-4
@@ -41,8 +38,10 @@ LARGEST_MISS = 1e-4
 SOLVED = 1e-8
 """Share of a Newton step's right-hand side that conjugate gradients may leave as a residual."""
 
-LEAST_SHARE = 0.45
-"""Least share that is taken of the precisions' steps, however much these swing to and fro."""
+MIXED, NEAR = 6, 0.3
+"""So many changes of the last steps lead to the next one, once a step is smaller than this share of
+the latent values' size: Anderson's mixing. Coefficients and precisions may swing around their best
+values in turns."""
 
 PAIRED = 512
 """Most coefficients of all classes for which a Newton step computes their curvature as a matrix:
@@ -53,6 +52,10 @@ CERTAIN = 1e8
 
 KEPT = 2**22
 """Most numbers in F, 32 MB, for which it is kept between steps; otherwise it is recomputed."""
+
+
+type Past = tuple[tuple[np.ndarray, np.ndarray], ...]
+"""Coefficients and precisions of the last states, and plain steps from there, (C M + C M^2,)."""
 
 
 class _State(NamedTuple):
@@ -69,8 +72,7 @@ class _State(NamedTuple):
     # The rows' information about several classes, (b, C, C) of each block, or its sum in
     # `StepGraphs`.
     information: Sequence[np.ndarray] | np.ndarray = ()
-    damping: float = 1.0  # the fraction of the precisions' next step that is tried first
-    swing: np.ndarray | None = None  # the precisions' last step, None before the first
+    past: Past = ()
 
 
 class Search:
@@ -182,7 +184,7 @@ def _climb(start: tuple[np.ndarray, np.ndarray], seen: _Seen) -> _State | None:
     state = seen.at(*start)
     if state is None:
         return None
-    there, state = ascend(state, _direction, _step, seen, STEPS, HALVINGS, TOLERANCE)
+    there, state = ascend(state, _direction, _step, seen, TOLERANCE)
     arrived = there and _apart(state.coefficients, state.pull) <= LARGEST_MISS
     return state if arrived and _apart(state.P, state.aim) <= LARGEST_MISS else None
 
@@ -256,25 +258,43 @@ class BestCoefficients(Op):
         self.__init__(**state)  # type: ignore[misc]
 
 
-def _direction(state: _State, seen: _Seen) -> tuple[bool, Any]:
-    """Steps of the coefficients (C, M) and precisions (C, M, M); see `ascend`."""
+def _direction(state: _State, seen: _Seen) -> tuple[bool, Past]:
+    """The plain step, after those from the last states if it is mixed with them; see `ascend`."""
     try:
-        return True, (_newton(state, seen), state.aim - state.P)
+        step = np.append(_newton(state, seen), state.aim - state.P)
     except np.linalg.LinAlgError:
-        return False, None
+        return False, ()
+    mixes = state.apart < NEAR and MIXED * state.P.size <= KEPT
+    past = state.past[-MIXED:] if mixes else ()
+    return True, (*past, (np.append(state.coefficients, state.P), step))
 
 
-def _step(
-    state: _State, way: tuple[np.ndarray, np.ndarray], share: float, seen: _Seen
-) -> tuple[bool, _State | None]:
-    """The state a share of a direction further."""
-    coefficients = state.coefficients + share * way[0]
-    tried = seen.at(coefficients, state.P + share * state.damping * way[1], state)
-    if tried is None:
-        return False, None
-    swing = tried.P - state.P
-    damping = damping_after(state.damping, share, swing, state.swing)
-    return True, tried._replace(damping=damping, swing=swing)
+def _step(state: _State, past: Past, share: float, seen: _Seen) -> tuple[bool, _State | None]:
+    """The state a share of a direction further; the mixed step is tried before any plain one."""
+    step, k = past[-1][1], state.coefficients.size
+    if len(past) > 1 and share == 1.0:
+        step = _mixed(past, k)
+    elif len(past) > 1:
+        share, past = 2.0 * share, past[-1:]
+    in_coefficients, in_P = np.split(share * step, [k])
+    coefficients = state.coefficients + in_coefficients.reshape(state.coefficients.shape)
+    tried = seen.at(coefficients, state.P + in_P.reshape(state.P.shape), state)
+    return tried is not None, tried and tried._replace(past=past)
+
+
+def _mixed(past: Past, k: int) -> np.ndarray:
+    """Anderson's step from the last state, of k coefficients: where all steps would be smallest.
+
+    See Walker and Ni, "Anderson acceleration for fixed-point iterations" (2011).
+    """
+    points, steps = map(np.stack, zip(*past, strict=True))
+    units = np.ones(points.shape[1])
+    units[k:] = np.abs(points[-1, k:]).max()  # precisions' own
+    changes = np.diff(steps, axis=0) / units
+    size = np.maximum(np.linalg.norm(changes, axis=1), 1e-300)
+    gram, target = changes @ changes.T / np.outer(size, size), changes @ (steps[-1] / units) / size
+    shares = np.linalg.lstsq(gram, target, rcond=1e-10)[0] / size
+    return cast(np.ndarray, steps[-1] - shares @ np.diff(points + steps, axis=0))
 
 
 def _newton(state: _State, seen: _Seen) -> np.ndarray:
@@ -316,19 +336,6 @@ def _uphill(curvature: np.ndarray, metric: np.ndarray, slope: np.ndarray) -> np.
     except np.linalg.LinAlgError:
         root = cho_factor(metric, check_finite=False)
     return cho_solve(root, slope, check_finite=False)
-
-
-def damping_after(
-    damping: float, share: float, moved: np.ndarray, before: np.ndarray | None
-) -> float:
-    """Share that the precisions' next steps begin with: less where they swing to and fro.
-
-    If a step is rho times the last one, damping / (1 - rho) would have led to the end at once.
-    """
-    if before is None or share < 1.0:
-        return damping
-    rho = (moved * before).sum() / max((before**2).sum(), 1e-300)
-    return float(np.clip(damping / max(1.0 - rho, 1e-300), LEAST_SHARE, 1.0))
 
 
 def _apart(old: np.ndarray, new: np.ndarray) -> float:
