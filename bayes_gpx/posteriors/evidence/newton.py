@@ -5,7 +5,7 @@ from typing import Any
 
 TRIED, HALVINGS = 400, 30
 """At most so many states are tried, and each step is halved at most so many times. Searches that
-arrive take some 5 to 200; others have data that no posterior of such wide priors explains."""
+arrive try 5 to 200; at absurd hyperparameters, which an optimizer tries, they would go on."""
 
 SLACK = 1e-12
 """How far a step may go down, as a share of the height: as far as round-off does."""
