@@ -139,7 +139,9 @@ class Derived(ScalarLikelihood):
         self, outputs: tuple[Tensor, ...], f: Tensor, y: Any, theta: Theta, exposure: Exposure
     ) -> list[Tensor]:
         """Outputs of the template for arrays that broadcast with f."""
-        known = [theta[name] for name in self.hyperparameters] if theta else []
+        # Python's numbers would be single precision.
+        own = self.hyperparameters if theta else ()
+        known = [pt.as_tensor(theta[name], dtype="float64") for name in own]
         given = [f, y, 1.0 if exposure is None else pt.cast(exposure, "float64"), *known]
         inputs: Any = dict(zip(_template(self).inputs, map(pt.as_tensor, given), strict=False))
         return [v + pt.zeros_like(f) for v in vectorize_graph(list(outputs), inputs)]
