@@ -12,6 +12,7 @@ the observation of each row ends at a given time.
 """
 
 import argparse
+import csv
 import functools
 import warnings
 from pathlib import Path
@@ -133,8 +134,8 @@ def main():
 
 
 def write_families(folder):
-    """The table of all likelihoods whose runs are in the folder."""
-    rows = []
+    """The table of likelihoods: of those whose runs are in the folder anew, of others as it is."""
+    rows = {row["likelihood"]: row for row in csv.DictReader(FAMILIES.open())}
     for name, (build, *_) in MODELS.items():
         if not isinstance(build, functools.partial) or not (folder / f"{name}.csv").exists():
             continue
@@ -144,9 +145,8 @@ def write_families(folder):
         row = {title: found["inside"].get(own, np.nan) for title, own in known.items()}
         row["hyperparameters"] = found["inside"][others].mean()
         shares = {title: "" if np.isnan(v) else f"{100.0 * v:.1f}%" for title, v in row.items()}
-        rows.append({"likelihood": name} | shares | {"smallest p": f"{found['p_holm'].min():.2g}"})
-    if rows:
-        pd.DataFrame(rows).to_csv(FAMILIES, index=False)
+        rows[name] = {"likelihood": name, **shares, "smallest p": f"{found['p_holm'].min():.2g}"}
+    pd.DataFrame([rows[name] for name in MODELS if name in rows]).to_csv(FAMILIES, index=False)
 
 
 if __name__ == "__main__":
