@@ -305,7 +305,8 @@ class ScalarLikelihood(Likelihood):
     ) -> tuple[Tensor, Tensor]:
         """The information in Laplace's approximation where `logp` is not concave, and its slope.
 
-        By default `fisher`; `tails.kept_positive` is another choice, which depends on y.
+        By default `fisher`; `tails.kept_positive` is another choice, which depends on y. Name yours
+        in `information_at_mode`.
         """
         W = self.fisher(f, theta, exposure)
         return W, cast(Tensor, pt.grad(W.sum(), f, disconnected_inputs="ignore"))

@@ -19,6 +19,7 @@ from bayes_gpx.likelihoods.classification import Categorical
 from bayes_gpx.likelihoods.continuous import Normal
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.threads import begin_turn
+from bayes_gpx.posteriors.evidence import laplace as laplace_module
 from bayes_gpx.posteriors.evidence.correlated import correlated_laplace
 from bayes_gpx.posteriors.evidence.factors import signed_factor, signed_solve
 from bayes_gpx.posteriors.evidence.laplace import (
@@ -379,6 +380,33 @@ def test_each_mode_is_searched_for_once():
     assert known == 0 < searched
     apart = search.mode(covariances[0], [1.0 - y, EXPOSURE])[0]
     assert_allclose(apart, -first[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["logit", "student_t"])
+def test_balanced_features_have_modes_of_their_own(name):
+    """Each row of both covariances has the same numbers, in other places."""
+    likelihood, y, theta = CASES[name]
+    rest = [y, EXPOSURE, *(np.float64(v) for v in theta.values())]
+    first, second = np.arange(N) < N // 2, np.arange(N) % 2 == 0
+    pair = [np.where(v[:, None] == v, 4.0, 1.0) for v in (first, second)]
+    assert_array_equal(*(K.sum(axis=1) for K in pair))
+    op = LaplaceEvidence(likelihood)
+    for K in pair:
+        f = op.found(K, rest)[2]
+        slope = op._search.local(f, *rest)[1]
+        assert_allclose(f, K @ slope, rtol=1e-8)
+
+
+def test_modes_of_any_size_are_forgotten_in_time(monkeypatch):
+    monkeypatch.setattr(laplace_module, "REMEMBERED", 8 * 100)
+    modes = laplace_module._Modes()
+    for k, n in enumerate([5, 5, 5, 40, 3, 45, 60]):
+        modes.keep(str(k), [np.zeros(n), np.zeros(n)])
+        assert modes.held == sum(part.nbytes for mode in modes.values() for part in mode)
+        assert modes.held <= 800
+    assert [*modes] == []
+    modes.keep("one", [np.zeros(5)])
+    assert [*modes] == ["one"]
 
 
 @pytest.mark.parametrize("name", ["student_t", "zero_inflated_poisson", "beta"])

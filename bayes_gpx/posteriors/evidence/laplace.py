@@ -66,16 +66,37 @@ FLAT = 1e-200
 """Information below which an observation is treated as if it said nothing about f."""
 
 REMEMBERED = 2**25
-"""Bytes of modes that are kept of one operation: explanations come back to their draws."""
+"""Bytes of modes that are kept in one memory: explanations come back to their draws."""
+
+
+class _Modes(dict[str, list[np.ndarray]]):
+    """Modes of the last searches, of at most `REMEMBERED` bytes."""
+
+    held = 0
+
+    def keep(self, key: str, mode: list[np.ndarray]) -> None:
+        """Keep a new mode, and forget the oldest ones."""
+        with LOCK:
+            if key not in self:
+                self[key] = mode
+                self.held += sum(part.nbytes for part in mode)
+            while self.held > REMEMBERED:
+                self.held -= sum(part.nbytes for part in self.pop(next(iter(self))))
 
 
 @lru_cache(maxsize=4)
-def _modes_of(likelihood: Likelihood) -> dict[str, list[np.ndarray]]:
+def _modes_of(likelihood: Likelihood) -> _Modes:
     """Modes that all operations of a likelihood share, whose searches always begin at 0.
 
     A mode then depends on its arguments alone, and leave-one-out terms take the fit's modes.
     """
-    return {}
+    return _Modes()
+
+
+@lru_cache(maxsize=64)
+def _places(n: int) -> np.ndarray:
+    """Random whole numbers, one for each column."""
+    return np.random.default_rng(n).integers(2**63, size=n)
 
 
 class Search:
@@ -88,7 +109,7 @@ class Search:
 
     def __init__(self, likelihood: Likelihood, graph: Callable, climb: Callable) -> None:
         self.likelihood, self._graph, self._climb = likelihood, graph, climb
-        self._modes = {} if likelihood.concave else _modes_of(likelihood)
+        self._modes = _Modes() if likelihood.concave else _modes_of(likelihood)
         self._copies: Copies | None = None
 
     @property
@@ -117,8 +138,11 @@ class Search:
         classes.
         """
         # Sums of each row's numbers as integers tell covariances apart in their last bits, in a
-        # tenth of the time of a digest of them all.
-        sums = np.ascontiguousarray(K).view(np.int64).sum(axis=-1)
+        # tenth of the time of a digest of them all. Weights tell columns apart, since rows of
+        # balanced features have the same numbers in other places.
+        sums = np.einsum(
+            "...j,j->...", np.ascontiguousarray(K).view(np.int64), _places(K.shape[-1])
+        )
         which, concave = digest(sums, *rest), self.likelihood.concave
         last, begun = self._own.last or ("", None)
         if begun is None or len(begun) != K.shape[-1] or not concave:
@@ -131,10 +155,7 @@ class Search:
                 arrived, *mode = self._climb(self.local, K, rest, begun, concave)
             if not arrived:
                 return None
-            with LOCK:
-                self._modes[key] = mode
-                if 2 * len(self._modes) * mode[0].nbytes > REMEMBERED:
-                    del self._modes[next(iter(self._modes))]
+            self._modes.keep(key, mode)
         self._own.last = key, mode[0]
         return [part.copy() for part in mode]
 
@@ -274,7 +295,8 @@ def at_mode(
         moved -= R @ (K @ beyond)
         along = np.where(clear, along, K @ moved)
     if not concave and np.any(pull != 0.0):
-        # The mode moves by the observed information, which W is not.
+        # The mode moves by the observed information, which W is not; by W where the search ended at
+        # no maximum.
         there, root, upper, below, sd, inner = signed_factor(K, observed)
         if there and np.all(observed > FLAT):
             moved = root * solve(upper, pull / root)
