@@ -461,8 +461,8 @@ class Model(Views):
         -------
         xarray.DataTree
             Groups posterior, sample_stats, observed_data, constant_data, starts (the optima) and,
-            with at least 100 draws, log_likelihood, for `arviz.loo`. If latent values have Laplace's
-            approximation, the attribute `laplace_information` says with which information.
+            with at least 100 draws, log_likelihood, for `arviz.loo`. The attribute
+            `laplace_information` says which information Laplace's approximation took, if any.
 
         Warns
         -----
