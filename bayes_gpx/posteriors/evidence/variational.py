@@ -264,7 +264,7 @@ def _direction(state: _State, seen: _Seen) -> tuple[bool, Past]:
         step = np.append(_newton(state, seen), state.aim - state.P)
     except np.linalg.LinAlgError:
         return False, ()
-    mixes = state.apart < NEAR and MIXED * state.P.size <= KEPT
+    mixes = state.apart < NEAR and MIXED * state.P.size <= KEPT and np.isfinite(step).all()
     past = state.past[-MIXED:] if mixes else ()
     return True, (*past, (np.append(state.coefficients, state.P), step))
 
