@@ -5,7 +5,8 @@ from typing import Any
 
 TRIED, HALVINGS = 400, 30
 """At most so many states are tried, and each step is halved at most so many times. Searches that
-arrive try 5 to 200; at absurd hyperparameters, which an optimizer tries, they would go on."""
+arrive try 5 to 200 states. At absurd hyperparameters, which an optimizer visits, they would not
+end."""
 
 SLACK = 1e-12
 """How far a step may go down, as a share of the height: as far as round-off does."""
