@@ -15,15 +15,12 @@ from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
 from bayes_gpx.likelihoods.derived import Derived
 from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
 from bayes_gpx.likelihoods.predictive import Located, Predictive
-from bayes_gpx.likelihoods.tails import Slopes, gumbel_tails, logistic_tails, normal_tails
+from bayes_gpx.likelihoods.tails import STEEPEST, Slopes, gumbel_tails, logistic_tails, normal_tails
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import gamma_quantile, log_gammaincc, log_normal, ndtr, softplus
 
 SHAPE = DefaultPrior(lambda name: pm.Gamma(name, alpha=2.0, beta=0.5))
 """Shapes of about 1 to 10."""
-
-STEEPEST = 60.0
-"""y over its mean is at most exp(60) in densities."""
 
 
 class _Positive(Located, LogLink, Derived):

@@ -20,6 +20,9 @@ FROM_BOUND = (_ENDS[:-1] + np.diff(_ENDS, axis=0) * (_X + 1.0) / 2.0).ravel()
 STEPS = (np.diff(_ENDS, axis=0) * _W / 2.0).ravel()
 """Nodes from 0 on and their weights, for what falls about like exp(-distance)."""
 
+STEEPEST = 60.0
+"""y over its mean, or a power of it, is at most exp(60) in log densities."""
+
 SMALL = 1e-30
 """A smaller share of a sum is left out of averages."""
 
@@ -95,9 +98,13 @@ def logistic_tails(z: Tensor, rate: Tensor) -> tuple[Slopes, Slopes]:
 
 def gumbel_tails(z: Tensor, rate: Tensor) -> tuple[Slopes, Slopes]:
     """Tails of the log of an exponential variable at z = rate (some y - f)."""
-    hazard = pt.exp(z)
+    near = pt.clip(z, np.float64(-STEEPEST), np.float64(STEEPEST))
+    hazard = pt.exp(near)
     above = Slopes(*[-hazard] * 4)
-    below = [cast(Tensor, pt.log(-pt.expm1(-hazard)))]
+    # The unused branch of a choice must be finite too, or its gradient is NaN.
+    small = pt.minimum(z, near) + pt.log(-pt.expm1(-hazard) / hazard)
+    large = pt.log1p(-pt.exp(-pt.maximum(hazard, 1.0)))
+    below = [cast(Tensor, pt.switch(z < 0.0, small, large))]
     first = hazard / pt.expm1(hazard)
     grown = 1.0 - hazard - first
     below += [first, first * grown, first * (pt.sqr(grown) - hazard - first * grown)]

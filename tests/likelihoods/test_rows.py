@@ -524,6 +524,27 @@ def test_bounds_of_counts_with_zeros_of_their_own():
     assert_allclose(of_bounds(own, {}, f, rows)[0], np.log(p), atol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["weibull", "poisson", "gamma"])
+def test_bounds_of_rows_left_out_have_the_probabilities_of_sums(name):
+    """Also far from where they are likely, where the slope in f may be 1e30."""
+    likelihood, sds = named(name), np.array([0.5, 1.0, 3.0])
+    mean, sd = (v.ravel() for v in np.meshgrid([-8.0, -3.0, 0.5, 3.0, 8.0], sds))
+    f = np.linspace(-25.0, 25.0, 2_501)
+    known = {"shape": pt.as_tensor(np.float64(5.0))}
+    for kind, upper in (("left", np.inf), ("right", np.inf), ("interval", 5.0)):
+        given = Censored(likelihood, (kind,))
+        row = np.array([1.0, upper, CENSORING.index(kind)])
+        every, rows = np.tile(row, (len(f), 1)), np.tile(row, (len(mean), 1))
+        y = np.full(len(f), 2.0)
+        log_p = given.logp(*map(pt.as_tensor, (f, y)), known, pt.as_tensor(every))
+        moments = map(pt.as_tensor, (y[: len(mean)], mean, sd**2))
+        left_out = given.log_predictive(*moments, known, pt.as_tensor(rows))
+        log_p, found = pytensor.function([], [log_p, left_out], mode=MODE)()
+        heights = log_p + stats.norm(mean[:, None], sd[:, None]).logpdf(f)
+        summed = np.logaddexp.reduce(heights + np.log(f[1] - f[0]), axis=1)
+        assert_allclose(found, summed, rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.parametrize(
     ("likelihood", "bound"),
     [
