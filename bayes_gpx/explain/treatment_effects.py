@@ -269,7 +269,8 @@ def _effects(
         found = [part for part in ("", "_mean", "_sd", "_interval") if f"effect{part}" in parts]
         each = each.assign({f"{name}{part}": parts[f"effect{part}"] for part in found})
     if model.specification.normal:
-        each = each.assign(_robustness(each, model.training.n))
+        known = model.training.positions(np.arange(len(model.training.X))) >= 0
+        each = each.assign(_robustness(each, known.sum()))
     if told.ends is not None:
         each = each.assign(_overlap(model, hyper, rows, told))
     said = {"treatment": treatment, "contrast": told.contrast, "assumptions": ASSUMPTIONS}

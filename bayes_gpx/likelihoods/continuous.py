@@ -215,8 +215,11 @@ class StudentT(Real):
 
     def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Probability of at most y given f."""
+        # Not by the usual integral, where at t = 0 the slope is a product of 0 and infinity.
         t, nu = (y - f) / theta["sigma"], theta["nu"]
-        beyond = pt.betainc(nu / 2.0, 0.5, nu / (nu + pt.sqr(t))) / 2.0
+        wide = pt.sqrt(nu + pt.sqr(t))
+        lower = nu / (2.0 * wide * (wide - pt.switch(t < 0.0, t, -t)))
+        beyond = pt.betainc(nu / 2.0, nu / 2.0, lower)
         return pt.switch(t < 0.0, beyond, 1.0 - beyond)
 
     def tails(

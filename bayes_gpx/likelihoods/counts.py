@@ -206,8 +206,13 @@ class NegativeBinomial(_Counts):
 
     def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Probability of at most y given f."""
+        # The integral has no slope at its end, 1, so it is of the smaller of two probabilities.
         a = theta["dispersion"]
-        return pt.betainc(a, y + 1.0, pt.sigmoid(pt.log(a) - log_mean(f, exposure)))
+        log_odds = log_mean(f, exposure) - pt.log(a)
+        low = log_odds < 0.0
+        ends = (pt.switch(low, *both) for both in ((y + 1.0, a), (a, y + 1.0)))
+        part = pt.betainc(*ends, pt.sigmoid(pt.switch(low, log_odds, -log_odds)))
+        return pt.switch(low, 1.0 - part, part)
 
     def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Expected information about f."""

@@ -55,13 +55,13 @@ class Beta(Derived):
         spread = pt.tri_gamma(precision * p) + pt.tri_gamma(precision * q)
         return pt.sqr(precision * p * q) * spread
 
-    def tails(
+    def log_tails(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Slopes, Slopes]:
         """Logs of the probabilities of at most y, and of more than y, given f."""
         # In the log odds u of y, where much may be nearer to 0 or 1 than y can be.
-        every, precision = pt.broadcast_arrays(f, y), theta["precision"]
-        at, bound = (v.ravel()[:, None] for v in every)
+        every = pt.broadcast_arrays(f, y, theta["precision"])
+        at, bound, precision = (v.ravel()[:, None] for v in every)
         p, q = pt.sigmoid(at), pt.sigmoid(-at)
         a, b = precision * p, precision * q
         constant = pt.gammaln(a) + pt.gammaln(b) - pt.gammaln(precision)

@@ -101,11 +101,13 @@ def gumbel_tails(z: Tensor, rate: Tensor) -> tuple[Slopes, Slopes]:
     near = pt.clip(z, np.float64(-STEEPEST), np.float64(STEEPEST))
     hazard = pt.exp(near)
     above = Slopes(*[-hazard] * 4)
-    # The unused branch of a choice must be finite too, or its gradient is NaN.
-    small = pt.minimum(z, near) + pt.log(-pt.expm1(-hazard) / hazard)
+    # The unused branch of a choice must be finite too, or its gradient is NaN; so must all that
+    # is multiplied by the 0 of a probability that is next to none.
+    share = -pt.expm1(-hazard)
+    small = pt.minimum(z, near) + pt.log(share / hazard)
     large = pt.log1p(-pt.exp(-pt.maximum(hazard, 1.0)))
     below = [cast(Tensor, pt.switch(z < 0.0, small, large))]
-    first = hazard / pt.expm1(hazard)
+    first = hazard * pt.exp(-hazard) / share
     grown = 1.0 - hazard - first
     below += [first, first * grown, first * (pt.sqr(grown) - hazard - first * grown)]
     return Slopes(*below).along(-rate), above.along(-rate)

@@ -40,6 +40,12 @@ class _ZeroInflated(LogLink, Derived):
         zero = pt.log1p((1.0 - inflation) * pt.expm1(own))
         return pt.switch(pt.eq(y, 0.0), zero, pt.log1p(-inflation) + own)
 
+    def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+        """Probability of at most y given f."""
+        share = 1.0 - theta["inflation"]
+        others = self.uninflated.cumulative(f - pt.log(share), y, theta, exposure)
+        return theta["inflation"] + share * others
+
     def tails(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Slopes, Slopes]:

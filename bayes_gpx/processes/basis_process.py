@@ -136,6 +136,11 @@ class BasisProcess(Process):
         values = self.design(Value(L.X, L.Z, smooth=True))
         return (by_observation(self.design(L), L) * values[:, None]).sum(axis=2)
 
+    def summed_slopes(self, L: Gradient, M: Gradient, weights: Tensor) -> Tensor:
+        """Sum over M's points of weights (m | 1, n) times covariances of gradients, (m, d, d)."""
+        ours, theirs = (by_observation(self.design(of), of) for of in (L, M))
+        return ours @ pt.tensordot(weights, theirs, 1).transpose(0, 2, 1)
+
     def _noise(self, what: str, *operators: Operator) -> Any:
         if self.own is None or not all(L.own_noise for L in operators):
             return 0.0

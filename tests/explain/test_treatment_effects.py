@@ -437,6 +437,24 @@ def test_effects_of_every_structure_are_differences_of_predictions(data, family)
     assert drawn["effect"].sizes["by"] == 2 and np.isfinite(drawn["effect"]).all()
 
 
+def test_effects_on_uncorrelated_outputs_are_those_of_separate_models(data):
+    """Also where one output lacks some responses, which robustness values count."""
+    X, treated, y, _ = data
+    rows, gaps = X.assign(drug=treated), np.arange(N) % 6 == 5
+    table = pd.DataFrame({"y": y, "z": (y - X["a"]).mask(gaps)})
+    both = bx.GP(rows, table, correlation=1, scale=False)
+    theta = {name: np.array([value, value]) for name, value in THETA.items()}
+    theta |= {"loading": np.zeros((2, 1)), "factor_lengthscale": THETA["lengthscale"][None]}
+    told = {"treatment": "drug", "keep": "summary", **QUIET}
+    found = bx.treatment_effects(both, theta, **told)
+    for name, there in (("y", ~np.zeros(N, bool)), ("z", ~gaps)):
+        alone = bx.GP(rows[there], table[name][there], scale=False)
+        expected = bx.treatment_effects(alone, THETA, rows, **told)
+        own = found.sel(output=name)
+        for part in ("ate_mean", "ate_sd", "robustness_value", "robustness_value_interval"):
+            assert_allclose(own[part], expected[part], rtol=1e-8)
+
+
 def test_rows_count_by_their_weights_and_the_direction_is_told(data):
     """Averages of the rows' effects, of all and of the treated; levels in their declared order."""
     X, treated, y, _ = data

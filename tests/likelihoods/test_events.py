@@ -6,17 +6,19 @@ import pickle
 import mpmath
 import numpy as np
 import pandas as pd
+import pytensor
 import pytensor.tensor as pt
 import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
 from scipy import integrate, stats
-from scipy.special import gamma
+from scipy.special import expit, gamma
 
 import bayes_gpx as bx
 import lifelines_values
 from bayes_gpx.draws import results
 from bayes_gpx.likelihoods import named
+from bayes_gpx.likelihoods.events import Event
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.special import log_gammaincc
 from bayes_gpx.plots.selection import at_baseline
@@ -81,6 +83,45 @@ def test_attributions_of_survival_add_up(name):
         for where in (rows, start)
     )
     assert_allclose(found["difference_mean"], at - base, atol=1e-6)
+
+
+def _zero_inflated(counts, inflation=0.25):
+    return lambda f: (1.0 - inflation) * counts(np.exp(f) / (1.0 - inflation)).sf(2.0)
+
+
+PROBABILITIES = {  # of more than a value: hyperparameters, the value, the probability given f
+    "student_t": ({"sigma": 0.5, "nu": 4.0}, 1.0, lambda f: stats.t(4.0, f, 0.5).sf(1.0)),
+    "beta": ({"precision": 5.0}, 0.4, lambda f: stats.beta(5 * expit(f), 5 * expit(-f)).sf(0.4)),
+    "zero_inflated_poisson": ({"inflation": 0.25}, 2.0, _zero_inflated(stats.poisson)),
+    "zero_inflated_negative_binomial": (
+        {"inflation": 0.25, "dispersion": 3.0},
+        2.0,
+        _zero_inflated(lambda rate: stats.nbinom(3.0, 3.0 / (3.0 + rate))),
+    ),
+    "poisson": ({}, 2.0, lambda f: stats.poisson(np.exp(f)).sf(2.0)),
+    "weibull": (
+        {"shape": 2.0},
+        1.5,
+        lambda f: stats.weibull_min(2.0, scale=np.exp(f) / gamma(1.5)).sf(1.5),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROBABILITIES)
+def test_slopes_of_a_probability_are_its_differences_wherever_f_is(name):
+    """Also at f = 1, the value itself, where a Student-t integral has no slope, and far away."""
+    values, at, probability = PROBABILITIES[name]
+    f, theta = pt.dmatrix(), {key: pt.dvector() for key in values}
+    event = Event(named(name), "survival", at)
+    outputs = [*event.response(f, None, {key: v[:, None] for key, v in theta.items()})]
+    outputs.append(pt.grad(outputs[2].sum(), f))
+    slopes = pytensor.function([f, *theta.values()], outputs, mode=MODE)
+    points = np.array([[-40.0, -8.0, -1.0, 0.0, 0.3], [1.0, 2.0, 4.0, 12.0, 40.0]])
+    known, h = [np.full(2, v) for v in values.values()], 1e-4
+    found, after, before = (slopes(points + step, *known) for step in (0.0, h, -h))
+    assert_allclose(found[0], probability(points), rtol=1e-9, atol=1e-14)
+    for k in range(3):
+        assert_allclose(found[k + 1], (after[k] - before[k]) / (2 * h), rtol=1e-5, atol=1e-6)
 
 
 def test_other_functions_explain_survival():

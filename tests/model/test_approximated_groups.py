@@ -73,13 +73,14 @@ def test_contrasts_of_rows_in_several_groups_are_exact(pair):
     """Averages over rows, and joint draws, need covariances across groups."""
     exact, every, theta = pair
     rows = {"groups_new": G_NEW, "by": np.array(list("uvuvu")), "covariance": True, **QUIET}
-    verb, of, name = bx.predictions, {}, "f"
+    asked = [(bx.predictions, {}, "f"), (bx.derivatives, {}, "derivative")]
     if isinstance(exact, bx.GPX):
-        verb, of, name = bx.weights, {"smooth": True}, "weight"
-    of_exact, of_every = (verb(m, theta, X_NEW, **of, **rows) for m in (exact, every))
-    close(of_every, of_exact)
-    between = [found[f"{name}_cov"].values for found in (of_every, of_exact)]
-    np.testing.assert_allclose(*between, atol=1e-6 * abs(between[1]).max())
+        asked[0] = bx.weights, {"smooth": True}, "weight"
+    for verb, of, name in asked:
+        of_exact, of_every = (verb(m, theta, X_NEW, **of, **rows) for m in (exact, every))
+        close(of_every, of_exact)
+        between = [found[f"{name}_cov"].values for found in (of_every, of_exact)]
+        np.testing.assert_allclose(*between, atol=1e-6 * abs(between[1]).max())
 
 
 def test_densities_and_rows_left_out_are_exact(pair):
