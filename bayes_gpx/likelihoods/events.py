@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytensor.tensor as pt
+from pytensor.graph.utils import MethodNotDefined
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta
@@ -93,8 +94,15 @@ class Event:
     ) -> Response:
         """The probability, with two derivatives in f."""
         value = self._value(f, exposure, theta or {})
-        slope = _slope(value, f)
-        return Response(value, slope, _slope(slope, f))
+        try:
+            slope = _slope(value, f)
+            return Response(value, slope, _slope(slope, f))
+        except MethodNotDefined:
+            raise ValueError(
+                f"of is {self.kind!r}, but PyTensor has no second derivative of the distribution "
+                "function of y, as of pm.Beta. Take a share of draws of y from bx.predictions "
+                "instead, or a likelihood of bayes_gpx."
+            ) from None
 
     def expected(
         self,

@@ -6,6 +6,7 @@ import pickle
 import mpmath
 import numpy as np
 import pandas as pd
+import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
@@ -205,6 +206,17 @@ def test_other_events_are_refused(likelihood, asked, said):
     y = TIMES if likelihood == "weibull" else TIMES.round()
     with pytest.raises(ValueError, match=said):
         bx.GP(X, y, likelihood=likelihood).of_event(*asked)
+
+
+def test_a_probability_without_a_second_derivative_is_refused():
+    own = bx.likelihoods.custom(
+        lambda f, exposure: pm.Beta.dist(5.0 * pm.math.sigmoid(f), 5.0 * pm.math.sigmoid(-f)),
+        mean=lambda f, exposure: pm.math.sigmoid(f),
+        support="unit",
+    )
+    model = bx.GP(X, rng.uniform(size=40), likelihood=own)
+    with pytest.raises(ValueError, match="as of pm.Beta. Take a share of draws of y"):
+        bx.attributions(model, KERNEL, X[:2], of="survival", at=0.5, seed=1, **QUIET)
 
 
 def test_a_store_of_one_event_is_not_continued_by_another(tmp_path, monkeypatch):
