@@ -220,7 +220,7 @@ def values(functions: Functions, where: Points, on: str, *, progressbar: bool) -
 def on_response(model: ModelLike, hyper: HyperparameterDraws, f: np.ndarray) -> np.ndarray:
     """Mean responses at draws of f (chain, draw, m[, C])."""
     observation = model.specification.response
-    known = of_functions(observation, hyper, f.shape[1])
+    known = of_functions(model, hyper, f.shape[1])
     return mean_response(observation, unscaled(model, f), theta=known)
 
 

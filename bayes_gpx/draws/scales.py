@@ -108,11 +108,9 @@ class Response(Latent):
 
     def of_draws(self, hyper: HyperparameterDraws, numbers: np.ndarray) -> Response:
         """The same for functions of these draws of the hyperparameters."""
-        found = {}
-        for name in self._observation.shaped_by:
-            each = hyper.values[name]
-            found[name] = each.reshape((-1, *each.shape[2:]))[numbers]
-        return replace(self, theta=found)
+        known = _shaping_draws(self.model, hyper)
+        each = {name: v.reshape((-1, *v.shape[2:]))[numbers] for name, v in known.items()}
+        return replace(self, theta=each)
 
     def _theta(self, f: np.ndarray) -> list[np.ndarray]:
         """Hyperparameters of the response for each f (F m, ...), one after the other."""
@@ -375,12 +373,17 @@ def by_element(
     return found
 
 
-def of_functions(
-    observation: Likelihood, hyper: HyperparameterDraws, draws: int
-) -> dict[str, np.ndarray]:
+def of_functions(model: ModelLike, hyper: HyperparameterDraws, draws: int) -> dict[str, np.ndarray]:
     """Hyperparameters (chain, draw, ...) that the response depends on, for each of more draws."""
-    known = {name: hyper.values[name] for name in observation.shaped_by}
+    known = _shaping_draws(model, hyper)
     return {name: np.repeat(v, draws // v.shape[1], axis=1) for name, v in known.items()}
+
+
+def _shaping_draws(model: ModelLike, hyper: HyperparameterDraws) -> dict[str, np.ndarray]:
+    """The same for the draws themselves; of several outputs, of the one to explain."""
+    spec, values = model.specification, hyper.values
+    own = {n: v[..., model.training.code] for n, v in spec.noise_of_outputs(values).items()}
+    return {name: own.get(name, values[name]) for name in spec.response.shaped_by}
 
 
 def by_row(observation: Likelihood) -> dict[str, Tensor]:

@@ -187,7 +187,7 @@ def loo_predictions(
         sd = scaling.scale * np.sqrt(_averaged(weights, around + (expected - first) ** 2))
         first = scaling.center + scaling.scale * first
     else:
-        known = of_functions(observation, hyper, f.shape[1])
+        known = of_functions(model, hyper, f.shape[1])
         response = mean_response(observation, f, 1.0 if exposure is None else exposure, known)
         share = _repeated(log_weights, f.shape[1] // log_weights.shape[1])
         sd = np.sqrt(_averaged(np.exp(share), (response - first) ** 2))

@@ -9,10 +9,11 @@ from pytensor.graph.utils import MethodNotDefined
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta
-from bayes_gpx.numerics.gaussian_expectations import SDS
+from bayes_gpx.numerics.gaussian_expectations import NODES_OF_A_SIDE, SDS
 
-STEPS = 321
-"""Nodes of expectations: a probability may fall from 1 to 0 in a twentieth of the sd of f."""
+_Z = np.linspace(-SDS, SDS, 321)
+_NODES = _Z, np.exp(-0.5 * _Z**2) / np.exp(-0.5 * _Z**2).sum()
+"""Nodes and weights: a probability may fall from 1 to 0 in a twentieth of the sd of f."""
 
 
 KINDS = {
@@ -112,12 +113,22 @@ class Event:
         theta: Theta | None = None,
     ) -> Response:
         """Its expectation and those of its derivatives where f ~ N(mean, variance)."""
-        z = np.linspace(-SDS, SDS, STEPS)
-        weights = np.exp(-0.5 * z**2)
-        f = mean[:, None] + pt.sqrt(variance)[:, None] * z
+        sd = pt.sqrt(variance)
+        z, weights = _NODES if self.likelihood.smooth else self._around_kink(mean, sd)
+        f = mean[:, None] + sd[:, None] * z
         beside = {name: self._column(name, v) for name, v in (theta or {}).items()}
         found = self.response(f, None if exposure is None else exposure[:, None], beside)
-        return Response(*(pt.dot(v, weights / weights.sum()) for v in found))
+        return Response(*((v * weights).sum(axis=1) for v in found))
+
+    def _around_kink(self, mean: Tensor, sd: Tensor) -> tuple[Tensor, Tensor]:
+        """Nodes of a standard normal variable and weights, (n, K), on both sides of f = `at`."""
+        place = np.float64((self.at - self.center) / self.scale)
+        kink = pt.clip((place - mean) / pt.maximum(sd, 1e-150), -SDS, SDS)[:, None]
+        x, own = np.polynomial.legendre.leggauss(NODES_OF_A_SIDE)
+        sides = [(SDS + kink) / 2.0, (SDS - kink) / 2.0]
+        z = [half * (x + 1.0) + start for half, start in zip(sides, (-SDS, kink), strict=True)]
+        both = pt.concatenate(z, axis=1), pt.concatenate([half * own for half in sides], axis=1)
+        return both[0], both[1] * pt.exp(-0.5 * pt.sqr(both[0])) / np.sqrt(2.0 * np.pi)
 
     def _column(self, name: str, value: Any) -> Tensor:
         """A hyperparameter of each row beside nodes (n, K) of f."""

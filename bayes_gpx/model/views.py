@@ -84,8 +84,6 @@ class Views:
                 "probability depends on that of each new row. Compare draws of y from "
                 f"bx.predictions(..., {observation.exposure_name}=...) instead."
             )
-        if self.specification.normal:
-            self.training.refuse_outputs("of_event", "Fit one model for each output.")
         if of == "probability" and not observation.discrete:
             raise ValueError(f"of is {of!r}, but y is no whole number. Pass of='survival'.")
         if not any(hasattr(observation, name) for name in NEEDED.get(of, ("logp",))):

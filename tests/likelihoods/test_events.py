@@ -43,7 +43,12 @@ FAMILIES = {  # with the distribution of y given f
         {"sigma": 0.5, "nu": 4.0},
         lambda f: stats.t(4.0, f, 0.5 * TIMES.std(ddof=0)),
     ),
+    "asymmetric_laplace": (
+        {"sigma": 0.3},
+        lambda f: stats.laplace(f, 0.6 * TIMES.std(ddof=0)),
+    ),
 }
+WITHOUT_HAZARDS = "student_t", "asymmetric_laplace"
 ALL = pytest.mark.parametrize("name", FAMILIES)
 AT = 25.0
 
@@ -258,12 +263,30 @@ def test_events_of_rows_with_numbers_of_their_own_are_refused():
         bx.GP(X, np.ones(40), likelihood="binomial", trials=np.full(40, 3)).of_event("survival", 1)
     with pytest.raises(ValueError, match=r"has noise_sd="):
         bx.GP(X, TIMES, noise_sd=np.full(40, 3.0)).of_event("survival", 1)
-    both = bx.GP(X, pd.DataFrame({"time": TIMES, "other": TIMES[::-1]}))
-    with pytest.raises(ValueError, match="Fit one model for each output"):
-        both.of_output("time").of_event("survival", AT)
 
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "student_t"])
+@pytest.mark.parametrize("event", [("survival", AT), ("quantile", 0.9)])
+def test_events_of_an_uncorrelated_output_are_those_of_a_model_of_it(event):
+    """Whose noise is the last of its own; also for functions at many rows."""
+    alone, theta = bx.GP(X, TIMES), KERNEL | {"sigma": 0.5}
+    both = bx.GP(X, pd.DataFrame({"time": TIMES[::-1] / 60.0, "other": TIMES}))
+    pairs = {name: np.array([value, value]) for name, value in theta.items()}
+    pairs["sigma"] = np.array([2.0, 0.5])
+    asked = (alone.of_event(*event), theta), (both.of_output("other").of_event(*event), pairs)
+    for function in (bx.predictions, bx.derivatives, bx.attributions):
+        pair = [function(*one, obs=[0, 5], seed=1, draws=50, **QUIET) for one in asked]
+        for name in pair[0].data_vars:
+            if not name.startswith("completeness"):
+                assert_allclose(pair[1][name], pair[0][name], rtol=1e-6, atol=1e-6)
+    options = {"features": ["age"], "steps": 3, "draws": 1000, "seed": 1, **QUIET}
+    curves = [bx.partial_dependence(*one, **options) for one in asked]
+    means, sds = (
+        [curve[f"partial_dependence_{part}"].values for curve in curves] for part in ("mean", "sd")
+    )
+    assert (abs(np.subtract(*means)) < 5.0 * np.hypot(*sds) / 1000**0.5).all()
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in WITHOUT_HAZARDS])
 def test_hazards_and_quantiles_are_those_of_the_distribution(name):
     """By an option of the function, at several values at once."""
     model, theta = bx.GP(X, TIMES, likelihood=name), KERNEL | FAMILIES[name][0]

@@ -600,6 +600,18 @@ def test_a_density_with_bounds_has_the_gradient_of_its_differences(likelihood):
     assert_allclose(density(x)[1], differences, rtol=1e-5, atol=1e-5)
 
 
+def test_bounds_far_above_a_weibull_row_leave_the_density_its_slopes():
+    """The hazard up to these bounds has no number, and the probability of less is 1."""
+    kinds = np.resize(["left", "none", "none"], N)
+    y = np.where(kinds == "left", 5.0, RESPONSES["weibull"])
+    model = bx.GP(X, y, likelihood="weibull", censoring=kinds, scale=False)
+    x, step = np.array([0.1, -0.2, 0.3, 3.0]), 1e-5
+    value, slope = density_at(model, x)
+    ends = [[density_at(model, x + s * e)[0] for s in (step, -step)] for e in np.eye(4)]
+    assert np.isfinite(value)
+    assert_allclose(slope, np.subtract(*np.transpose(ends)) / (2.0 * step), rtol=1e-6, atol=1e-6)
+
+
 def test_a_narrow_interval_is_its_width_times_the_density():
     """In units of y, where the model scales it; and the posterior is that of the values."""
     y, width = RESPONSES["normal"], 1e-5
