@@ -97,6 +97,7 @@ class Poisson(_Counts):
     """y ~ Poisson(exposure exp(f))."""
 
     finite = (-np.inf, LARGEST)
+    exact_to = 28.0
 
     def logp(
         self, f: Tensor, y: Tensor, theta: Theta | None = None, exposure: Exposure = None

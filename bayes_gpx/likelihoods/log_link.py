@@ -21,6 +21,8 @@ class LogLink(ScalarLikelihood):
     exposed = True
     finite: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
     """Between these f no exponential in the log density overflows."""
+    exact_to: ClassVar[float] = np.inf
+    """Up to this log mean, slopes of tails are exact; beyond it, tails are constant."""
 
     def response(self, f: Tensor, exposure: Exposure = None) -> Response:
         """Mean, with two derivatives: all equal."""
@@ -37,6 +39,7 @@ class LogLink(ScalarLikelihood):
         """Logs of two probabilities, that fall and grow with f at the rate y p(y | f)."""
         # They are integrals of this rate over g beyond f. Averages of differences of its slopes
         # keep their digits where a probability is e^-1000.
+        f = pt.minimum(f, np.float64(self.exact_to) - log_mean(0.0, exposure))
         log_rate_here = self.logp(f, y, theta, exposure)
         first, second, _ = self.derivatives(f, y, theta, exposure)
         times = pt.ones_like(f) if exposure is None else exposure

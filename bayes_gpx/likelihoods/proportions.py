@@ -60,7 +60,8 @@ class Beta(Derived):
     ) -> tuple[Slopes, Slopes]:
         """Logs of the probabilities of at most y, and of more than y, given f."""
         # In the log odds u of y, where much may be nearer to 0 or 1 than y can be.
-        every = pt.broadcast_arrays(f, y, theta["precision"])
+        near = pt.clip(f, np.float64(-FARTHEST), np.float64(FARTHEST))
+        every = pt.broadcast_arrays(near, y, theta["precision"])
         at, bound, precision = (v.ravel()[:, None] for v in every)
         p, q = pt.sigmoid(at), pt.sigmoid(-at)
         a, b = precision * p, precision * q

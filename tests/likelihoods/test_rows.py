@@ -500,6 +500,15 @@ def test_bounds_of_proportions_that_are_nearly_0_or_1(precision, f):
         assert_allclose(found[k + 1], (after[k] - before[k]) / 2e-4, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["poisson", "beta"])
+@pytest.mark.parametrize("f", [-900.0, -40.0, 40.0, 900.0])
+def test_bounds_are_finite_at_any_f(name, f):
+    """Integrals over f go to 9 sds of it, so a NaN there would be one of the whole."""
+    low, high = (0.3, 0.5) if name == "beta" else (2.0, 5.0)
+    rows = [("left", low, 0.0), ("right", low, 0.0), ("interval", low, high)]
+    assert np.isfinite(of_bounds(named(name), {"precision": 5.0}, f, rows)).all()
+
+
 def test_bounds_of_counts_with_zeros_of_their_own():
     """No interval has them; and of a density by PyMC they are far from the other counts."""
     f, inflation = np.log(300.0), 0.3
