@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.draws.each_draw import at_training_rows
+from bayes_gpx.numerics.linear_algebra import plus_diagonal
 from bayes_gpx.numerics.truncated_normal import truncated_normal
 from bayes_gpx.posteriors.base import CONSTRAINED
 from bayes_gpx.posteriors.strategies.collapsed import Collapsed
@@ -30,8 +30,7 @@ def _untruncated(draw: OneDraw) -> list:
     strategy = cast("Collapsed", draw.strategy)
     operator = of_no_group(draw.given.process, bounded.operator)
     q = strategy.around(draw.given, constraints.values)(operator)
-    own = pt.arange(len(bounded.statements))
-    return [q.mean, q.cov[own, own].inc(bounded.sd**2)]
+    return [q.mean, plus_diagonal(q.cov, bounded.sd**2)]
 
 
 def with_truncated(

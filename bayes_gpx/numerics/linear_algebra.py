@@ -7,7 +7,7 @@ import numpy as np
 import pytensor.tensor as pt
 from scipy.linalg.lapack import dpstrf
 
-from bayes_gpx.aliases import Tensor
+from bayes_gpx.aliases import Tensor, TensorLike
 
 JITTERS = tuple(10.0**k for k in range(-14, -3))
 """The jitters that `with_jitter` tries after 0, as multiples of the mean diagonal."""
@@ -18,14 +18,25 @@ def cholesky(C: Tensor) -> Tensor:
     return pt.linalg.cholesky(C, lower=True, on_error="nan")
 
 
+def plus_diagonal(C: Tensor, added: TensorLike) -> Tensor:
+    """C (..., n, n) with numbers added to its diagonal."""
+    own = pt.arange(C.shape[-1])
+    return C[..., own, own].inc(added)
+
+
 def solve_root(root: Tensor, B: Tensor) -> Tensor:
     """root^-1 B for a lower triangular root."""
     return pt.linalg.solve_triangular(root, B, lower=True)
 
 
+def solve_upper(root: Tensor, B: Tensor) -> Tensor:
+    """(root')^-1 B for a lower triangular root."""
+    return pt.linalg.solve_triangular(root, B, lower=True, trans="T")
+
+
 def solve(root: Tensor, B: Tensor) -> Tensor:
     """C^-1 B for C = root root'."""
-    return pt.linalg.solve_triangular(root, solve_root(root, B), lower=True, trans="T")
+    return solve_upper(root, solve_root(root, B))
 
 
 def with_jitter(attempt: Callable[[float], Any]) -> tuple[Any, float]:

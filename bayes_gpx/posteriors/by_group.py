@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.numerics.linear_algebra import solve_root
+from bayes_gpx.numerics.linear_algebra import solve_root, solve_upper
 from bayes_gpx.posteriors.low_rank import LowRank, LowRankGaussian
 from bayes_gpx.processes.base import bilinear, by_pairs
 from bayes_gpx.processes.basis_process import by_observation
@@ -65,7 +65,7 @@ class LowRankByGroup(LowRank):
         G, K, M = self.gain.shape
         if self.spread is not None:
             return self.alpha
-        moved = pt.linalg.solve_triangular(self.root, normal[:M], lower=True, trans="T")
+        moved = solve_upper(self.root, normal[:M])
         own = pt.matmul(self.factor, normal[M:].reshape((G, K, 1)))[:, :, 0]
         own = own - pt.tensordot(self.gain, moved, 1)
         return self.alpha + pt.concatenate([moved, own.ravel()])

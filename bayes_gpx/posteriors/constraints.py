@@ -16,6 +16,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
+from bayes_gpx.numerics.linear_algebra import plus_diagonal
 from bayes_gpx.numerics.special import log_ndtr, log_ndtr_within, log_normal
 from bayes_gpx.posteriors.evidence.intervals import IntervalSites
 from bayes_gpx.posteriors.evidence.normal import normal_logp
@@ -187,6 +188,5 @@ def joint_logp(C: Tensor, y: Tensor, low: Tensor, high: Tensor) -> Tensor:  # no
 
 def with_sites(C: Tensor, y: Tensor, found: ConstraintSites) -> tuple[Tensor, Tensor]:  # noqa: N803
     """All that is observed (n + k,), y first, and its covariance."""
-    own = pt.arange(C.shape[0])
     extra = pt.concatenate([pt.zeros(y.shape[0]), found.variance])
-    return pt.concatenate([y, found.mean]), C[own, own].inc(extra)
+    return pt.concatenate([y, found.mean]), plus_diagonal(C, extra)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.numerics.linear_algebra import solve_root
+from bayes_gpx.numerics.linear_algebra import solve_root, solve_upper
 from bayes_gpx.posteriors.evidence.softmax import gathered, spread
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.class_process import ClassProcess
@@ -41,7 +41,7 @@ class Correlated:
 
     def weighed(self, values: Tensor) -> Tensor:
         """C times values (n, C, m)."""
-        back = pt.linalg.solve_triangular(self.root, self.half(values), lower=True, trans="T")
+        back = solve_upper(self.root, self.half(values))
         back = back.reshape(values.shape)
         return back if self.p is None else spread(self.p[:, :, None], back)
 

@@ -3,7 +3,7 @@
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.numerics.linear_algebra import cholesky, solve
+from bayes_gpx.numerics.linear_algebra import cholesky, plus_diagonal, solve
 from bayes_gpx.posteriors.gaussian import Posterior
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.operators import Operator, evaluate
@@ -22,8 +22,8 @@ def noisy_covariance(
     """Covariance K_uu + (sigma^2 + ridge) I of y, (n, n), and `jitter` times its mean diagonal."""
     u = _observed(X, Z)
     K = informed(gp, Z).covariance(u, u)
-    own, noise = pt.arange(K.shape[0]), pt.as_tensor(sigma) ** 2 + ridge
-    return K[own, own].inc(noise + jitter * (pt.diagonal(K).mean() + noise))
+    noise = pt.as_tensor(sigma) ** 2 + ridge
+    return plus_diagonal(K, noise + jitter * (pt.diagonal(K).mean() + noise))
 
 
 def _observed(X: TensorLike | Operator, Z: TensorLike | None) -> Operator:

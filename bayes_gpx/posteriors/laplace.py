@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.numerics.linear_algebra import cholesky
+from bayes_gpx.numerics.linear_algebra import cholesky, plus_diagonal
 from bayes_gpx.posteriors.evidence.laplace import laplace_mode
 from bayes_gpx.posteriors.gaussian import Posterior
 from bayes_gpx.processes.operators import evaluate
@@ -24,8 +24,7 @@ def prior_covariance(
     """Covariance of the latent values at the observations, `eps_w` included, (n, n)."""
     u = evaluate(X, Z, sample="train")
     K = informed(gp, Z).covariance(u, u)
-    own = pt.arange(K.shape[0])
-    return K[own, own].inc(jitter * pt.diagonal(K).mean())
+    return plus_diagonal(K, jitter * pt.diagonal(K).mean())
 
 
 def laplace(
@@ -93,7 +92,8 @@ def laplace(
     exposure = pt.ones(y.shape) if exposure is None else pt.as_tensor_variable(exposure)
     K = prior_covariance(gp, X, Z, jitter=jitter)
     alpha, W = laplace_mode(likelihood, K, y, theta, exposure)
-    half, own = pt.sqrt(W), pt.arange(K.shape[0])
-    B = half[:, None] * K * half
-    root = cholesky(B[own, own].inc(1.0)) / half[:, None]  # root root' = K + W^-1
+    half = pt.sqrt(W)
+    root = (
+        cholesky(plus_diagonal(half[:, None] * K * half, 1.0)) / half[:, None]
+    )  # root root' = K + W^-1
     return Posterior(informed(gp, Z), evaluate(X, Z, sample="train"), y, alpha, root)

@@ -3,7 +3,7 @@
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import TensorLike
-from bayes_gpx.numerics.linear_algebra import cholesky, solve
+from bayes_gpx.numerics.linear_algebra import cholesky, plus_diagonal, solve
 from bayes_gpx.posteriors.gaussian import Posterior
 from bayes_gpx.processes.base import Process
 from bayes_gpx.processes.operators import Operator, evaluate
@@ -39,6 +39,5 @@ def latent(
     """
     u, f = X if isinstance(X, Operator) else evaluate(X, Z, sample="train"), pt.as_tensor(f)
     K = informed(gp, Z).covariance(u, u)
-    own = pt.arange(K.shape[0])
-    root = cholesky(K[own, own].inc(jitter * pt.diagonal(K).mean()))
+    root = cholesky(plus_diagonal(K, jitter * pt.diagonal(K).mean()))
     return Posterior(informed(gp, Z), u, f, solve(root, f), root)

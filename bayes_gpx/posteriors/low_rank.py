@@ -13,7 +13,13 @@ from typing import Any, cast
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
+from bayes_gpx.numerics.linear_algebra import (
+    cholesky,
+    plus_diagonal,
+    solve,
+    solve_root,
+    solve_upper,
+)
 from bayes_gpx.processes.base import KernelProcess, Process
 from bayes_gpx.processes.basis_process import (
     BasisProcess,
@@ -85,8 +91,7 @@ class LowRankDesign:
         """Lower Cholesky factor of the covariance of the inducing values."""
         u = cast(Operator, self.inducing)
         K = self.process.covariance(u, u)
-        own = pt.arange(K.shape[0])
-        return cholesky(K[own, own].inc((JITTER + self.jitter) * pt.diagonal(K).mean()))
+        return cholesky(plus_diagonal(K, (JITTER + self.jitter) * pt.diagonal(K).mean()))
 
     def design(self, L: Operator) -> Tensor:
         """What multiplies the coefficients in L's values, (len L, M)."""
@@ -129,9 +134,7 @@ class LowRankDesign:
         """Sums of weights (m | 1, M) times the design of a gradient or Hessian, (m, c)."""
         if self.inducing is None or isinstance(self.process, IndexedProcess):
             return (by_observation(self.design(L), L) * weights[:, None]).sum(axis=2)
-        at_inducing = pt.linalg.solve_triangular(
-            self.inducing_root, weights.T, lower=True, trans="T"
-        )
+        at_inducing = solve_upper(self.inducing_root, weights.T)
         return cast(KernelProcess, self.process).summed(L, self.inducing, at_inducing.T)
 
     @property
@@ -268,7 +271,7 @@ class LowRank:
         """Coefficients (M,) drawn by standard normals (M,)."""
         if self.spread is not None:
             return self.alpha + pt.dot(self.spread, normal[: self.spread.shape[1]])
-        return self.alpha + pt.linalg.solve_triangular(self.root, normal, lower=True, trans="T")
+        return self.alpha + solve_upper(self.root, normal)
 
     def __call__(self, operator: Operator) -> "LowRankGaussian | AffineGaussian":
         """Posterior of the operator's values."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.numerics.linear_algebra import solve, solve_root
+from bayes_gpx.numerics.linear_algebra import solve, solve_root, solve_upper
 from bayes_gpx.posteriors.correlated import OfCorrelatedClass, covariances
 from bayes_gpx.posteriors.evidence.softmax import gathered, spread
 from bayes_gpx.posteriors.gaussian import Gaussian
@@ -33,7 +33,7 @@ class OfOneClass(Gaussian):
     @cached_property
     def shared(self) -> Tensor:
         """Columns (n, c m) with products that are covariances of classes through each other."""
-        back = pt.linalg.solve_triangular(self.root, self.alone._explained, lower=True, trans="T")
+        back = solve_upper(self.root, self.alone._explained)
         return solve_root(self.joint, back)
 
     @cached_property

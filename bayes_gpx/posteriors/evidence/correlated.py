@@ -23,12 +23,11 @@ from typing import Any
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.posteriors.evidence.factors import inverse
-from bayes_gpx.posteriors.evidence.softmax import FindsModeOfClasses, climb
+from bayes_gpx.posteriors.evidence.softmax import EvidenceOfClasses, FindsModeOfClasses, climb
 
 
 class Kroneckers:
@@ -75,7 +74,7 @@ class CorrelatedMode(_OfCorrelated):
         return [(), (n, C), (n * C, n * C)]
 
 
-class CorrelatedEvidence(_OfCorrelated):
+class CorrelatedEvidence(_OfCorrelated, EvidenceOfClasses):
     """(K, shared, y) -> log marginal likelihood, and the parts of its gradient.
 
     The other outputs are its derivatives in K and in `shared`; alpha (n, C), the slope of log p(y |
@@ -85,7 +84,7 @@ class CorrelatedEvidence(_OfCorrelated):
     """
 
     outputs = (pt.dscalar, pt.dtensor3, pt.dtensor3, pt.dmatrix, pt.dtensor3)
-    alone = CorrelatedMode
+    alone, slopes = CorrelatedMode, 2
 
     def at_mode(self, K: np.ndarray, rest: Sequence, f: np.ndarray, alpha: np.ndarray) -> tuple:  # noqa: D102
         shared, *rows = rest
@@ -106,14 +105,6 @@ class CorrelatedEvidence(_OfCorrelated):
         ]
         evidence = logp - 0.5 * (alpha * f).sum() - logs
         return evidence, np.stack(in_K), np.stack(in_shared), slope, covariance
-
-    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
-        self.refuse_others(cotangents)
-        slopes = [cotangents[0] * outputs[1], cotangents[0] * outputs[2]]
-        return [*slopes, *(DisconnectedType()() for _ in inputs[2:])]
-
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
-        return [[k < 2] * len(node.outputs) for k in range(len(node.inputs))]
 
     def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         n, C = shapes[0][1], self.likelihood.classes

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
 
 from bayes_gpx.aliases import Tensor
@@ -28,7 +27,7 @@ from bayes_gpx.likelihoods.rows import Censored, unweighted, weighed
 from bayes_gpx.posteriors.evidence.factors import factor, half, inverse, solve
 from bayes_gpx.posteriors.evidence.laplace import FLAT, LARGEST_MISS, LEAST_KNOWN
 from bayes_gpx.posteriors.evidence.newton import ascend
-from bayes_gpx.posteriors.evidence.softmax import FindsModeOfClasses
+from bayes_gpx.posteriors.evidence.softmax import EvidenceOfClasses, FindsModeOfClasses
 
 if TYPE_CHECKING:
     from bayes_gpx.likelihoods.heteroscedastic import HeteroscedasticNormal
@@ -250,7 +249,7 @@ class ProcessesMode(_OfProcesses):
         return [(), (n, C), (n, C)]
 
 
-class ProcessesEvidence(_OfProcesses):
+class ProcessesEvidence(_OfProcesses, EvidenceOfClasses):
     """(K, y) -> log marginal likelihood, and the parts of its gradient.
 
     The other outputs are its derivative in K; the mode f; alpha, the slope of log p(y | f) there;
@@ -285,13 +284,6 @@ class ProcessesEvidence(_OfProcesses):
             in_K[c] += half_slope
             in_K[c] += half_slope.T
         return evidence, in_K, f, slope, fisher.W, variance, left
-
-    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
-        self.refuse_others(cotangents)
-        return [cotangents[0] * outputs[1], *(DisconnectedType()() for _ in inputs[1:])]
-
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
-        return [[k == 0] * len(node.outputs) for k in range(len(node.inputs))]
 
     def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         C, n = shapes[0][:2]

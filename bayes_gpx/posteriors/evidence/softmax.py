@@ -202,6 +202,20 @@ class FindsModeOfClasses(FindsMode):
         return self._contraction(f, M)
 
 
+class EvidenceOfClasses(FindsModeOfClasses):
+    """Of which the first output has derivatives in the first inputs, which are the next outputs."""
+
+    slopes = 1
+
+    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
+        self.refuse_others(cotangents)
+        slopes = [cotangents[0] * own for own in outputs[1 : self.slopes + 1]]
+        return [*slopes, *(DisconnectedType()() for _ in inputs[self.slopes :])]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
+        return [[k < self.slopes] * len(node.outputs) for k in range(len(node.inputs))]
+
+
 class SoftmaxMode(FindsModeOfClasses):
     """(K, y) -> log marginal likelihood, and a summary of the data; no gradient.
 
@@ -229,7 +243,7 @@ class SoftmaxMode(FindsModeOfClasses):
         return [(), (n, C), (C + 1, n, n)]
 
 
-class SoftmaxEvidence(FindsModeOfClasses):
+class SoftmaxEvidence(EvidenceOfClasses):
     """(K, y) -> log marginal likelihood, and the parts of its gradient.
 
     The other outputs are its derivative in K; alpha (n, C), with f = K alpha the mode; and the
@@ -261,13 +275,6 @@ class SoftmaxEvidence(FindsModeOfClasses):
         in_K = (0.5 * alpha + moved) @ alpha.T
         in_K = 0.5 * (in_K + in_K.T) - 0.5 * (S - taken)
         return logp - 0.5 * (alpha * f).sum() - logs, in_K, alpha, covariance
-
-    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
-        self.refuse_others(cotangents)
-        return [cotangents[0] * outputs[1], *(DisconnectedType()() for _ in inputs[1:])]
-
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
-        return [[k == 0] * len(node.outputs) for k in range(len(node.inputs))]
 
     def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         n, C = shapes[0][0], self.likelihood.classes

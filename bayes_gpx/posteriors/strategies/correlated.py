@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.likelihoods.rows import rows_of
-from bayes_gpx.numerics.linear_algebra import cholesky, solve, solve_root
+from bayes_gpx.numerics.linear_algebra import cholesky, plus_diagonal, solve, solve_root
 from bayes_gpx.posteriors.base import LATENT, WHITENED, Conditioning, Found, LeftOut, Values
 from bayes_gpx.posteriors.correlated import Correlated
 from bayes_gpx.posteriors.evidence.correlated import correlated_laplace, correlated_mode
@@ -82,8 +82,8 @@ class CorrelatedLaplace(_OfCorrelatedClasses, Collapsed):
     at_mode = True
 
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
-        K, own = self._covariances(given, 0.0), pt.arange(given.X.shape[0])
-        return [K[:, own, own].inc(ridge), _process(given).shared, given.exposure]
+        K = plus_diagonal(self._covariances(given, 0.0), ridge)
+        return [K, _process(given).shared, given.exposure]
 
     def signature(self, likelihood: Likelihood) -> str:
         return f"(s,n,n),(s,c,c),{likelihood.core_shape}"
@@ -129,8 +129,7 @@ class CorrelatedValues(_OfCorrelatedClasses):
 
     def _root(self, given: Conditioning) -> Tensor:
         K = given.process.covariance(given.observed, given.observed)
-        own = pt.arange(K.shape[0])
-        return cholesky(K[own, own].inc(LATENT_JITTER * pt.diagonal(K).mean()))
+        return cholesky(plus_diagonal(K, LATENT_JITTER * pt.diagonal(K).mean()))
 
     def condition(self, given: Conditioning) -> Found:
         root, f = self._root(given), self.values(given)

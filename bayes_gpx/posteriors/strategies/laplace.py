@@ -11,6 +11,7 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood
 from bayes_gpx.likelihoods.rows import rows_of
+from bayes_gpx.numerics.linear_algebra import plus_diagonal
 from bayes_gpx.posteriors.base import Conditioning, Found, Strategy, Values
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.laplace import laplace_evidence, laplace_sites
@@ -32,16 +33,24 @@ LEAST_SITE = 1e-9
 variance: less is negligible, and lost in the difference of two covariances."""
 
 
-class Laplace(OnRows, Collapsed):
-    """Another likelihood of one latent value, by Laplace's approximation at the mode."""
+class _AtMode(OnRows, Collapsed):
+    """Another likelihood, by Laplace's approximation at the mode."""
 
     at_mode = True
 
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
-        return [_ridged(given, ridge), given.exposure, *values_of(given)]
+        K = prior_covariance(given.process, given.X, given.Z)
+        return [plus_diagonal(K, ridge), given.exposure, *values_of(given)]
 
     def signature(self, likelihood: Likelihood) -> str:
         return f"(n,n),{likelihood.core_shape}{shapes_of(likelihood)}"
+
+    def _prior(self, given: Conditioning) -> Tensor:
+        return prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
+
+
+class Laplace(_AtMode):
+    """A likelihood of one latent value."""
 
     def joint_density(
         self, likelihood: ScalarLikelihood, y: Tensor, K: Tensor, exposure: Tensor, *values: Tensor
@@ -55,29 +64,19 @@ class Laplace(OnRows, Collapsed):
         return Found(q.alpha, q.root)
 
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
-        K = prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
-        likelihood = cast(ScalarLikelihood, given.likelihood)
+        K, likelihood = self._prior(given), cast(ScalarLikelihood, given.likelihood)
         found = laplace_sites(likelihood, K, given.y, given.theta, given.exposure)
         W = pt.maximum(found.W, LEAST_SITE / pt.diagonal(K))
         height = likelihood.logp(found.f, given.y, given.theta, given.exposure)
         return found.logp, Sites(found.f, found.alpha, W, found.variance, found.left, height)
 
     def between(self, given: Conditioning, sites: Sites) -> list[Between]:
-        K = prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
-        own = pt.arange(K.shape[0])
-        return [Between.of(K[own, own].inc(1.0 / sites.tau), K.shape[0])]
+        K = self._prior(given)
+        return [Between.of(plus_diagonal(K, 1.0 / sites.tau), K.shape[0])]
 
 
-class SoftmaxLaplace(OnRows, Collapsed):
-    """Several classes, which the data couple, by Laplace's approximation at the joint mode."""
-
-    at_mode = True
-
-    def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
-        return [_ridged(given, ridge), given.exposure, *values_of(given)]
-
-    def signature(self, likelihood: Likelihood) -> str:
-        return f"(n,n),{likelihood.core_shape}{shapes_of(likelihood)}"
+class SoftmaxLaplace(_AtMode):
+    """Several classes, which the data couple."""
 
     def joint_density(
         self, likelihood: Categorical, y: Tensor, K: Tensor, exposure: Tensor, *values: Tensor
@@ -86,9 +85,6 @@ class SoftmaxLaplace(OnRows, Collapsed):
 
     def condition(self, given: Conditioning) -> Found:
         return where_found(*softmax_mode(given.likelihood, self._prior(given), *given.rows))
-
-    def _prior(self, given: Conditioning) -> Tensor:
-        return prior_covariance(given.process, given.X, given.Z, jitter=given.jitter)
 
     def posterior(
         self, given: Conditioning, found: Found, label: TensorLike | None = None
@@ -129,13 +125,6 @@ def between_classes(strategy: Strategy, given: Conditioning) -> list[Between]:
     found = strategy.condition(given)
     each = [strategy.posterior(given, found, c)(given.observed) for c in given.labels]
     return [Between(across(each, joint=True)[1])]
-
-
-def _ridged(given: Conditioning, ridge: TensorLike) -> Tensor:
-    """Covariance of the latent values (n, n), a ridge added."""
-    K = prior_covariance(given.process, given.X, given.Z)
-    own = pt.arange(K.shape[0])
-    return K[own, own].inc(ridge)
 
 
 def values_of(given: Conditioning) -> list[Tensor]:

@@ -10,7 +10,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood
-from bayes_gpx.numerics.linear_algebra import cholesky, solve
+from bayes_gpx.numerics.linear_algebra import cholesky, plus_diagonal, solve
 from bayes_gpx.numerics.special import log_normal
 from bayes_gpx.posteriors.base import Conditioning, Found
 from bayes_gpx.posteriors.evidence.constrained_coefficients import Rows, constrained_rows
@@ -129,9 +129,9 @@ class FixedBasis(LowRankNormal):
     def condition(self, given: Conditioning) -> Found:
         scales, sigma = cast(BasisProcess, given.process).parted()[1], given.theta["sigma"]
         sums = cast(Sums, given.sums)
-        weigh, own = scales / sigma, pt.arange(scales.shape[0])
+        weigh = scales / sigma
         inner = weigh[:, None] * sums.gram * weigh
-        root = cholesky(inner[own, own].inc(1.0 + given.jitter))
+        root = cholesky(plus_diagonal(inner, 1.0 + given.jitter))
         return Found(solve(root, weigh * sums.cross / sigma), root)
 
     def posterior(

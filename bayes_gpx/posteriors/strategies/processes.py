@@ -12,7 +12,7 @@ import pytensor.tensor as pt
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.likelihoods.rows import rows_of
-from bayes_gpx.numerics.linear_algebra import cholesky, solve
+from bayes_gpx.numerics.linear_algebra import cholesky, plus_diagonal, solve
 from bayes_gpx.posteriors.base import LATENT, WHITENED, Conditioning, Found, LeftOut, Values
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.processes import processes_laplace, processes_mode
@@ -59,8 +59,7 @@ class ProcessesLaplace(_OfProcesses, Collapsed):
     at_mode = True
 
     def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
-        K, own = self._covariances(given, 0.0), pt.arange(given.X.shape[0])
-        return [K[:, own, own].inc(ridge), given.exposure]
+        return [plus_diagonal(self._covariances(given, 0.0), ridge), given.exposure]
 
     def signature(self, likelihood: Likelihood) -> str:
         return f"(s,n,n),{likelihood.core_shape}"
@@ -71,11 +70,11 @@ class ProcessesLaplace(_OfProcesses, Collapsed):
     def condition(self, given: Conditioning) -> Found:
         K = self._prior(given)
         evidence, alpha, W = processes_mode(given.likelihood, K, *given.rows)
-        sd, own = 1.0 / pt.sqrt(W), pt.arange(K.shape[1])
+        sd = 1.0 / pt.sqrt(W)
         each = []
         for c in given.labels:
             B = K[c] / sd[:, c] / sd[:, c][:, None]
-            each.append(cholesky(B[own, own].inc(1.0)) * sd[:, c][:, None])
+            each.append(cholesky(plus_diagonal(B, 1.0)) * sd[:, c][:, None])
         return where_found(evidence, alpha, pt.stack(each))
 
     def _prior(self, given: Conditioning) -> Tensor:
@@ -94,9 +93,9 @@ class ProcessesLaplace(_OfProcesses, Collapsed):
         return logp, Sites(f, alpha, W, variance, left, height)
 
     def between(self, given: Conditioning, sites: Sites) -> list[Between]:
-        K, own = self._prior(given), pt.arange(given.X.shape[0])
-        each = [K[c][own, own].inc(1.0 / sites.tau[:, c]) for c in given.labels]
-        return [Between.of(C, own.shape[0]) for C in each]
+        K = self._prior(given)
+        each = [plus_diagonal(K[c], 1.0 / sites.tau[:, c]) for c in given.labels]
+        return [Between.of(C, given.X.shape[0]) for C in each]
 
 
 class ProcessesValues(_OfProcesses):

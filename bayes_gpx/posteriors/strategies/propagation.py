@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.likelihoods.base import Likelihood, ScalarLikelihood, Theta
+from bayes_gpx.numerics.linear_algebra import plus_diagonal
 from bayes_gpx.numerics.special import log_normal
 from bayes_gpx.posteriors.base import Conditioning
 from bayes_gpx.posteriors.evidence.expectation_propagation import AllSites, all_sites
@@ -76,8 +77,7 @@ def _all_sites(
 
 def _noisy(C: Tensor, found: AllSites) -> Tensor:  # noqa: N803
     """Covariance of the sites' means."""
-    own = pt.arange(C.shape[0])
-    return C[own, own].inc(found.variance)
+    return plus_diagonal(C, found.variance)
 
 
 def _evidence(C: Tensor, found: AllSites) -> Tensor:  # noqa: N803
