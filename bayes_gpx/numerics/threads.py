@@ -84,6 +84,16 @@ class Copies(threading.local):
         self._last = _TURN.now, kept
 
 
+class MadeAnew:
+    """An operation that is copied by its arguments `__props__`, without the objects of threads."""
+
+    __props__: tuple[str, ...]
+
+    def __reduce__(self) -> tuple:
+        """Its class and arguments."""
+        return type(self), tuple(getattr(self, name) for name in self.__props__)
+
+
 POOLS: WeakSet = WeakSet()
 """Every `Pool`."""
 

@@ -28,7 +28,8 @@ from pytensor.graph.basic import Apply
 from pytensor.graph.op import Op
 from scipy.linalg import cho_solve
 
-from bayes_gpx.numerics.threads import Copies, ThreadedFunction
+from bayes_gpx.numerics.threads import Copies, MadeAnew, ThreadedFunction
+from bayes_gpx.posteriors.evidence.intervals import WithoutGradient
 from bayes_gpx.posteriors.evidence.newton import ascend
 from bayes_gpx.posteriors.evidence.step_graphs import LEAST_SD
 from bayes_gpx.posteriors.evidence.variational import LARGEST_MISS, TOLERANCE
@@ -179,7 +180,7 @@ def _step(state: _State, way: Any, share: float, given: _Given) -> tuple[bool, A
     return True, tried._replace(apart=apart)
 
 
-class BestByGroup(Op):
+class BestByGroup(MadeAnew, WithoutGradient):
     """(F, E, rest, y, exposure, codes, *hyperparameters) -> posterior of coefficients, and rows.
 
     `rest` (n,) is the noise's variance for a normal likelihood, else the variance of remainders.
@@ -275,18 +276,6 @@ class BestByGroup(Op):
         lead = (self.likelihood.classes,) if self.likelihood.class_shape else ()
         own = [(M,), (G, K), (M, M), (G, K, K), (G, K, M), (n,), (n,), (n, M), (n, K)]
         return [*((*lead, *shape) for shape in own), ()]
-
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
-        return [[False] * 10 for _ in node.inputs]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the objects of threads."""
-        return {"likelihood": self.likelihood}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Begin anew."""
-        # Subclasses have no other arguments.
-        self.__init__(**state)  # type: ignore[misc]
 
 
 class VarianceAtRows(Op):

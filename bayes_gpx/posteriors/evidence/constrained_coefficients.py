@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
 from scipy.linalg import solve_triangular
 
 from bayes_gpx.aliases import Tensor
@@ -31,7 +30,7 @@ from bayes_gpx.likelihoods.base import ScalarLikelihood, Theta
 from bayes_gpx.numerics.special import log_normal
 from bayes_gpx.numerics.threads import ThreadedFunction
 from bayes_gpx.posteriors.evidence.by_group import BestByGroup
-from bayes_gpx.posteriors.evidence.intervals import interval_sites
+from bayes_gpx.posteriors.evidence.intervals import WithoutGradient, interval_sites
 from bayes_gpx.posteriors.evidence.row_bounds import best_of_rows, variational
 
 ROUNDS = 100
@@ -127,7 +126,7 @@ def around_sites(likelihood: ScalarLikelihood) -> Any:
     return likelihood if likelihood.normal else WithSites(likelihood)
 
 
-class ConstrainedSites(Op):
+class ConstrainedSites(WithoutGradient):
     """(G, V, low, high, *rows, *hyperparameters) -> mean and variance of sites, and log factor.
 
     A constraint is about a row of G (k, M) times the coefficients, with noise of variance V (k,),
@@ -192,9 +191,6 @@ class ConstrainedSites(Op):
 
     def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [shapes[1], shapes[1], ()]
-
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
-        return [[False] * 3 for _ in node.inputs]
 
 
 def _shifted_sites(

@@ -17,16 +17,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
-from pytensor.gradient import DisconnectedType
 from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import ScalarLikelihood, Theta
 from bayes_gpx.numerics.special import log_normal
 from bayes_gpx.numerics.threads import ThreadedFunction
-from bayes_gpx.posteriors.evidence.intervals import given_known, sites_of
+from bayes_gpx.posteriors.evidence.intervals import WithoutGradient, given_known, sites_of
 from bayes_gpx.system.digests import digest
 
 SWEEPS = 300
@@ -133,7 +131,7 @@ def _given_rows(
     return mean, own, S[:, n:] - half.T @ half[:, n:]
 
 
-class PropagatedSites(Op):
+class PropagatedSites(WithoutGradient):
     """(C, y, exposure, low, high, *hyperparameters) -> results of `propagate`, for all values.
 
     C is the prior covariance of f at the observations y (n,), followed by k values between bounds,
@@ -189,12 +187,6 @@ class PropagatedSites(Op):
         except (LinAlgError, ValueError):  # not positive definite, or not finite
             return mean, np.full(len(C), np.nan), np.zeros(n), np.ones(n), -np.inf
         return mean, variance, *rest
-
-    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
-        return [DisconnectedType()() for _ in inputs]
-
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
-        return [[False] * len(node.outputs) for _ in node.inputs]
 
     def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [(shapes[0][0],)] * 2 + [shapes[1]] * 2 + [()]

@@ -146,7 +146,17 @@ def times_sites(
     return m + cov @ (nu - tau * m), cov
 
 
-class IntervalSites(Op):
+class WithoutGradient(Op):
+    """An operation of which nothing is differentiable."""
+
+    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
+        return [DisconnectedType()() for _ in inputs]
+
+    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
+        return [[False] * len(node.outputs) for _ in node.inputs]
+
+
+class IntervalSites(WithoutGradient):
     """(C, y, low, high) -> means and variances of sites (k,), and the log of their factors.
 
     C is the covariance of y (n,), followed by k values between bounds. If the bounds are equal the
@@ -164,12 +174,6 @@ class IntervalSites(Op):
     def perform(self, node: Apply, inputs: Sequence, output_storage: Sequence[list]) -> None:  # noqa: D102
         for storage, value in zip(output_storage, interval_sites(*inputs), strict=True):
             storage[0] = np.asarray(value)
-
-    def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
-        return [DisconnectedType()() for _ in inputs]
-
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
-        return [[False] * 3 for _ in node.inputs]
 
     def infer_shape(self, node: Apply, shapes: Sequence[tuple]) -> list[tuple]:  # noqa: D102
         return [shapes[2], shapes[2], ()]

@@ -28,7 +28,7 @@ from pytensor.graph.replace import clone_replace
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import Exposure, Likelihood, ScalarLikelihood, Theta
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.numerics.threads import LOCK, Copies
+from bayes_gpx.numerics.threads import LOCK, Copies, MadeAnew
 from bayes_gpx.posteriors.evidence.factors import (
     factor,
     half,
@@ -317,7 +317,7 @@ def nothing(n: int) -> tuple[np.ndarray, ...]:
     return np.asarray(-np.inf), np.zeros((n, n)), empty, empty, empty, empty, empty, empty
 
 
-class FindsMode(Op):
+class FindsMode(MadeAnew, Op):
     """(K, y, ...) -> results at the mode.
 
     The likelihood is elementwise, unless `graph` and `climb` are others.
@@ -355,15 +355,6 @@ class FindsMode(Op):
                 "Of Laplace's approximation only the log evidence is differentiable, not the mode "
                 "or the posterior. Explain after fitting, or draw latent values in the model."
             )
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the objects of threads."""
-        return {"likelihood": self.likelihood}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Begin anew."""
-        # Subclasses have no other arguments.
-        self.__init__(**state)  # type: ignore[misc]
 
 
 class LaplaceMode(FindsMode):

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 import pytensor.tensor as pt
 from pytensor.graph.basic import Apply
-from pytensor.graph.op import Op
 from scipy.linalg import block_diag, cho_factor, cho_solve, solve_triangular
 from scipy.sparse.linalg import LinearOperator, cg
 
 from bayes_gpx.numerics.row_sums import RowGraph, RowParts
-from bayes_gpx.numerics.threads import Copies
+from bayes_gpx.numerics.threads import Copies, MadeAnew
+from bayes_gpx.posteriors.evidence.intervals import WithoutGradient
 from bayes_gpx.posteriors.evidence.newton import ascend
 from bayes_gpx.posteriors.evidence.step_graphs import StepGraphs
 
@@ -189,7 +189,7 @@ def _climb(start: tuple[np.ndarray, np.ndarray], seen: _Seen) -> _State | None:
     return state if arrived and _apart(state.P, state.aim) <= LARGEST_MISS else None
 
 
-class BestCoefficients(Op):
+class BestCoefficients(MadeAnew, WithoutGradient):
     """(columns, *parameters, *hyperparameters, *rows) -> bound, coefficients' mean and root.
 
     `columns` is the number of coefficients, the columns of F. Outputs are the ELBO, -inf if its
@@ -244,18 +244,6 @@ class BestCoefficients(Op):
     def do_constant_folding(self, fgraph: Any, node: Apply) -> bool:
         """Not for out-of-core rows: compiling reads nothing."""
         return self.parts is None
-
-    def connection_pattern(self, node: Apply) -> list[list[bool]]:  # noqa: D102
-        return [[False] * 3 for _ in node.inputs]
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle without the objects of threads."""
-        return {"likelihood": self.likelihood, "graph": self.graph, "parts": self.parts}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Begin anew."""
-        # Subclasses have no other arguments.
-        self.__init__(**state)  # type: ignore[misc]
 
 
 def _direction(state: _State, seen: _Seen) -> tuple[bool, Past]:
