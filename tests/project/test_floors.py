@@ -28,11 +28,11 @@ processes: operators base path_moments integrated_gradients expected_gradients
 likelihoods: base tails log_link softmax_expectations predictive continuous counts classification
     heteroscedastic derived positive proportions binomial zero_inflated ordinal events own rows
     quantiles
-posteriors: evidence/sites evidence/normal evidence/newton evidence/factors
+posteriors: evidence/sites evidence/normal evidence/newton evidence/factors evidence/intervals
     evidence/laplace evidence/softmax
     evidence/correlated evidence/processes evidence/step_graphs evidence/variational evidence/sums
     evidence/row_bounds evidence/by_group evidence/groups
-    evidence/intervals evidence/expectation_propagation evidence/constrained_coefficients
+    evidence/expectation_propagation evidence/constrained_coefficients
     evidence/numba_forms constraints base
     gaussian exact low_rank by_group
     laplace correlated softmax latent prior_functions strategies/collapsed strategies/on_rows
