@@ -248,13 +248,15 @@ class Derived(ScalarLikelihood):
         rng: np.random.Generator,
         exposure: ArrayLike | None = None,
     ) -> np.ndarray:
-        """Random y given f, drawn by PyMC."""
+        """Random y given f, drawn by PyMC; what rounds to an end of the support is next to it."""
         known = [theta[name] for name in self.hyperparameters]
         given = np.broadcast_arrays(f, 1.0 if exposure is None else exposure, *known)
         function, number = _draw(self)
         seeds = [np.random.default_rng(rng.integers(2**63)) for _ in range(number)]
         flat = [np.array(v, "float64").ravel() for v in given]
-        return function(*flat, *seeds).astype("float64").reshape(np.shape(given[0]))
+        found = function(*flat, *seeds).astype("float64").reshape(np.shape(given[0]))
+        own = SUPPORTS[self.support]
+        return np.clip(found, np.nextafter(own.low, np.inf), np.nextafter(own.high, -np.inf))
 
     def dist(
         self, name: str, f: Tensor, theta: Theta, exposure: Exposure = None, **kwargs: Any

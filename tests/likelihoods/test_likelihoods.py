@@ -173,6 +173,19 @@ def test_draws_have_the_right_mean(name, link, rng):
         assert_allclose(drawn.var(axis=1), slope**2 / information, rtol=0.06)
 
 
+@pytest.mark.parametrize(
+    ("name", "theta"), [("beta", {"precision": 0.02}), ("gamma", {"shape": 1e-3})]
+)
+def test_draws_that_round_to_the_end_of_the_support_are_in_it(name, theta, rng):
+    """So that they can be fitted: half of these are nearer to an end than any number."""
+    likelihood, f = named(name), np.repeat([-2.0, 0.0, 2.0], 100)
+    y = likelihood.draw(f, theta, rng)
+    assert (likelihood.read(y)[0] == y).all()
+    known = {key: pt.as_tensor(np.float64(value)) for key, value in theta.items()}
+    logp = likelihood.logp(pt.as_tensor(f), pt.as_tensor(y), known)
+    assert np.isfinite(logp.eval()).all()
+
+
 def test_counts_beyond_any_integer_are_drawn(rng):
     drawn = named("poisson").draw(np.array([50.0, 2.0]), {}, rng)
     assert drawn[0] == np.exp(50.0)
