@@ -444,8 +444,8 @@ class TrainingData:
         refuse_apart(X, Z, "X_new", "Z_new")
         return X, with_intercept(Z) if self.intercept else Z
 
-    def read_groups(self, groups_new: Any, X: Frame) -> Groups | None:
-        """Read the groups of new rows X; None for a model without groups."""
+    def read_groups(self, groups_new: Any, X: Frame, others: Sequence[str] = ()) -> Groups | None:
+        """Read the groups of new rows X, where `others` have codes; None without groups."""
         if self.groups is None:
             if groups_new is not None:
                 raise ValueError(
@@ -458,7 +458,7 @@ class TrainingData:
                 f"such as {self.groups.labels[0]!r} continues that group, and any other one is a "
                 "new group, about which only the prior is known."
             )
-        return read_groups(groups_new, X, "groups_new", self.groups.labels)
+        return read_groups(groups_new, X, "groups_new", (*self.groups.labels, *others))
 
     def read_observed(
         self, X_new: Any, Z_new: Any, y_new: Any, observation: Reader, groups_new: Any = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -48,6 +49,9 @@ class Points:
         `Weights` of the groups that are explained in place of the rows, or None.
     chunk
         Out-of-core training rows, if these are explained: `positions` are among them.
+    groups
+        Labels of the codes of groups: of the training rows', and then of new ones. The new ones of
+        other rows that belong to the same question are passed to `points` as `others`.
     """
 
     inputs: dict[str, np.ndarray]
@@ -61,6 +65,7 @@ class Points:
     labels: np.ndarray | None = None
     by: Any = None
     chunk: TrainingData | None = None
+    groups: Sequence[str] = ()
 
     @property
     def X(self) -> np.ndarray:  # noqa: D102, N802
@@ -110,6 +115,7 @@ def points(
     obs: Labels | None = None,
     chunk: TrainingData | None = None,
     needs_z: bool = True,
+    others: Sequence[str] = (),
 ) -> Points:
     """New samples, or training samples (X_new=None); `obs` picks some of them by label."""
     # Of out-of-core training samples, a `chunk`. The weight of a feature is f where its z is 1, and
@@ -125,7 +131,7 @@ def points(
         X, Z, groups = training.X, training.Z, training.groups
     else:
         X, Z = model.training.read_new(X_new, Z_new, needs_z=needs_z and not weighs)
-        groups = model.training.read_groups(groups_new, X)
+        groups = model.training.read_groups(groups_new, X, others)
     rows = rows_labelled(X.index, obs)
     refuse_outside(model, X.values[rows], "X_new")
     codes = model.training.codes_at(len(X), groups)
@@ -145,6 +151,7 @@ def points(
         passed=len(X),
         labels=X.index if X.labelled else None,
         chunk=chunk,
+        groups=() if groups is None else groups.labels,
     )
 
 

@@ -178,7 +178,7 @@ def next_rows(
     if question in SIGNS:
         told = seed, progressbar
         return _improving(model, hyper, where, question, size, costs, *told)
-    asked, rows_asked = _asked(view, question, options)
+    asked, rows_asked = _asked(view, question, options, where.groups)
     if asked.name == "derivative":
         features = numbers_among(model.training.X, features)
     found = evaluate(
@@ -268,7 +268,9 @@ UNSAID = {"baseline": "mean"}
 """Defaults of options that are not None."""
 
 
-def _asked(model: Model, question: str, options: Mapping[str, Any]) -> tuple[Question, Points]:
+def _asked(
+    model: Model, question: str, options: Mapping[str, Any], groups: Sequence[str]
+) -> tuple[Question, Points]:
     """A question about the smooth part, and the points that it is asked at."""
     if model.training.sparse and question in ("weights", "contributions"):
         raise ValueError(
@@ -276,7 +278,7 @@ def _asked(model: Model, question: str, options: Mapping[str, Any]) -> tuple[Que
             "'comparisons', or use a model of Z.toarray()."
         )
     read = {name: options[name] for name in ("X_new", "Z_new", "groups_new", "obs")}
-    where = points_to_explain(model, **read, needs_z=question != "weights")
+    where = points_to_explain(model, **read, needs_z=question != "weights", others=groups)
     where = where.having(positions=None)
     by = True if question == "slopes" and options["by"] is None else options["by"]
     return QUESTIONS[question][0](model, by_rows(model, where, by), options)

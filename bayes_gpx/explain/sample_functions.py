@@ -145,6 +145,7 @@ def _by_output(method: Callable[..., xr.Dataset]) -> Callable[..., xr.Dataset]:
         def ask(view: Any, _: Any) -> xr.Dataset:
             functions = self._functions and replace(self._functions, model=view)
             one = RandomFunctions(view, self._idata, functions, self._options)
+            one._groups = self._groups
             return method(one, *arguments, **options)
 
         found = each_output(self._model, {}, ask)
@@ -175,6 +176,7 @@ class RandomFunctions:
     ) -> None:
         self._model, self._idata, self._functions = model, idata, functions
         self._options, self.joint = options, functions is None
+        self._groups: list[str] = []  # of all answers, so that a label has the same level in each
 
     @property
     def constrained(self) -> bool:
@@ -237,8 +239,7 @@ class RandomFunctions:
     ) -> xr.Dataset:
         """Weight functions of a GPX: `weight` (chain, draw, obs, feature), without `eps_w`."""
         quantity = questions.weight(self._model, smooth=True)
-        where = points(self._model, X_new, groups_new=groups_new, obs=obs, needs_z=False)
-        return self._ask(quantity, where)
+        return self._ask(quantity, self._points(X_new, None, groups_new, obs, needs_z=False))
 
     def log_likelihood(self) -> xr.DataArray:
         """Log density of each training response given the functions, (chain, draw, obs).
@@ -307,8 +308,13 @@ class RandomFunctions:
         Z_new: Table | None,
         groups_new: Column | None,
         obs: Labels | None,
+        needs_z: bool = True,
     ) -> Points:
-        return points(self._model, X_new, Z_new, groups_new=groups_new, obs=obs)
+        options: dict[str, Any] = {"groups_new": groups_new, "obs": obs, "needs_z": needs_z}
+        where = points(self._model, X_new, Z_new, others=self._groups, **options)
+        if len(where.groups) > len(self._groups):
+            self._groups[:] = where.groups
+        return where
 
     def _ask(self, quantity: Question, where: Points, on: str = "latent") -> xr.Dataset:
         where, bent = where.having(positions=None), is_nonlinear(self._model, quantity, on)

@@ -94,12 +94,15 @@ ASKED = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_sd_after_new_rows_of_other_models(name):
-    """By Z, in groups, with approximations, known noise and constraints."""
+    """By Z, in groups, with approximations, known noise and constraints.
+
+    The new group z is the first one of the candidates, and the second one of the rows.
+    """
     family, extra, theta = MODELS[name]
     question = ASKED.get(name, "attributions")
     rows = INSIDE[::2]
     grouped, placed, noisy = "groups" in extra, "Z" in extra, "noise_sd" in extra
-    options = {"Z_new": Z_ROWS} if placed else {"groups_new": list("abz")} if grouped else {}
+    options = {"Z_new": Z_ROWS} if placed else {"groups_new": list("ayz")} if grouped else {}
     options |= {"baseline": "zero"} if question == "attributions" else {}
     beside = {"Z_candidates": Z_CANDIDATES[:6]} if placed else {}
     beside |= {"groups_candidates": list("abcaaz")} if grouped else {}

@@ -130,6 +130,18 @@ def test_every_answer_is_of_the_same_function(name):
     assert_allclose(found["attribution"].values[0].sum(axis=-1), difference, atol=1e-6)
 
 
+def test_a_new_group_is_the_same_in_every_answer():
+    """Wherever its label stands among those of the others; r has another level than p."""
+    model = bx.GP(X, Y, scale=False, groups=np.arange(25) % 3)
+    theta = THETA | {"group_amplitude": 5.0}
+    functions = bx.sample_functions(model, theta, draws=50, seed=1, progressbar=False)
+    rows = np.full((2, 2), 9.0)
+    first = functions.predictions(rows[:1], groups_new=["p"])["f"].values[..., 0]
+    later = functions.predictions(rows, groups_new=["r", "p"])["f"].values
+    assert_allclose(later[..., 1], first, rtol=1e-10)
+    assert abs(later[..., 0] - first).mean() > 1.0
+
+
 def test_weights_make_up_the_values():
     model, theta, functions = functions_of("gpx", draws=5)
     weights = functions.weights(X_NEW)["weight"].values[0]
