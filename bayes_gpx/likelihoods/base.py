@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.response import read_reals
-from bayes_gpx.numerics.gaussian_expectations import moments, standard_nodes
+from bayes_gpx.numerics.gaussian_expectations import moments, nodes, standard_nodes, wide_nodes
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import log_sum_exp
 
@@ -364,8 +364,11 @@ class ScalarLikelihood(Likelihood):
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> tuple[Tensor, Tensor]:
         """Nodes (n, K) of f ~ N(mean, variance), and logs of weights that have p(y | f) in them."""
-        f, weights = _nodes(mean, pt.sqrt(variance))
-        return f, self.logp(f, y[:, None], theta, column(exposure)) + np.log(weights)
+        log_p = lambda f: self.logp(f, y[:, None], theta, column(exposure))  # noqa: E731
+        if self.concave:
+            slope = self.derivatives(mean, y, theta, exposure)[0]
+            return nodes(log_p, mean, variance, slope, self.highest(mean, y, theta, exposure))
+        return wide_nodes(log_p, mean, variance)
 
     def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Probability of at most y given f; needed for the default of `cumulative_predictive`."""

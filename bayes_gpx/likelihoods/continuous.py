@@ -102,6 +102,14 @@ class Normal(Real):
         """Log density of y where f ~ N(mean, variance)."""
         return log_normal(y, mean, variance + pt.sqr(self.sd(theta, exposure)))
 
+    def posterior_moments(
+        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
+    ) -> tuple[Tensor, Tensor]:
+        """Mean and variance of f given y where f ~ N(mean, variance) before."""
+        noise = pt.sqr(self.sd(theta, exposure))
+        left = noise / (variance + noise)
+        return mean + (1.0 - left) * (y - mean), variance * left
+
     def cumulative_predictive(
         self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
     ) -> Tensor:

@@ -32,9 +32,7 @@ from bayes_gpx.numerics.gaussian_expectations import (
     WIDE,
     half_line,
     narrowed,
-    nodes,
     trapezoid,
-    wide_nodes,
 )
 from bayes_gpx.numerics.threads import ThreadedFunction
 
@@ -160,16 +158,6 @@ class Derived(ScalarLikelihood):
         f = mean[:, None] + pt.sqrt(variance)[:, None] * z
         below = self.cumulative(f, y[:, None], theta, column(exposure))
         return pt.dot(below, weights / weights.sum())
-
-    def weighed_nodes(
-        self, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta, exposure: Exposure = None
-    ) -> tuple[Tensor, Tensor]:
-        """Nodes of f ~ N(mean, variance), and logs of weights that have p(y | f) in them."""
-        log_p = lambda f: self.logp(f, y[:, None], theta, column(exposure))  # noqa: E731
-        if self.concave:
-            slope = self.derivatives(mean, y, theta, exposure)[0]
-            return nodes(log_p, mean, variance, slope, self.highest(mean, y, theta, exposure))
-        return wide_nodes(log_p, mean, variance)
 
     def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Expected information about f: the expected square of the slope, by sums over y."""

@@ -41,7 +41,8 @@ class Views:
         of : {"survival", "probability", "hazard", "quantile"}
             Survival is the probability that y > at; "probability", for whole numbers, that y = at.
             "hazard" is the density of y over survival, and "quantile" the y that is not exceeded
-            with probability `at`: both for "normal", "lognormal", "weibull" and "loglogistic".
+            with probability `at`: both for "normal", "lognormal", "gamma", "weibull" and
+            "loglogistic".
         at : float or str
             A value of y, in its units, or a category by name; for "quantile", a probability.
 

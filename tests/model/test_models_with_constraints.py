@@ -92,6 +92,22 @@ def test_signs_are_kept_and_intervals_shrink(table):
     assert not np.allclose(*means, rtol=1e-2)
 
 
+@pytest.mark.parametrize("sigma", [0.01, 0.1, 1.0])
+def test_a_bound_that_says_nothing_beside_constraints_is_no_row(table, sigma):
+    """Also where noise is small: other rows are then known all but exactly."""
+    X, y = table
+    kinds, bound = np.where(np.arange(10) == 4, "right", "none"), y.where(y.index != 4, -1e6)
+    told = {"constraints": [Slope("dose", mean=0.8, sd=0.1, at=X[:3])], "scale": False}
+    theta = {"lengthscale": [3.0, 20.0], "amplitude": 2.0, "sigma": sigma}
+    whole = bx.GP(X, bound, censoring=kinds, **told)
+    others = bx.GP(X[kinds == "none"], y[kinds == "none"], **told)
+    found = [bx.predictions(m, theta, X, keep="summary", **QUIET) for m in (whole, others)]
+    for name in ("f_mean", "f_sd"):
+        assert_allclose(found[0][name], found[1][name], rtol=1e-5, atol=1e-7)
+    terms = [bx.log_likelihood(m, theta, progressbar=False) for m in (whole, others)]
+    assert_allclose(*(t["log_marginal_likelihood"] for t in terms), rtol=1e-5)
+
+
 def test_what_becomes_of_constraints(table):
     """Moments and probabilities of the group, from what the verbs say of two models."""
     X, y = table
