@@ -178,8 +178,8 @@ def interactions(
 
     If y of a new row is N(m, V), the interaction (KL-diff^2) is ``sqrt(m_de^2 / V + V_de^2 / (2
     V^2))``, where d and e denote the derivatives in the two features. It is 0 if the effects of the
-    features add up. For other likelihoods the mean of y, or the probability, replaces m; effects
-    that add up in f may then interact in y.
+    features add up. For other likelihoods the mean of y (of log y, for positive y) or the
+    probability replaces m; effects that add up in f may then interact in y.
 
     Parameters
     ----------
