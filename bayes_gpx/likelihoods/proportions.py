@@ -15,6 +15,9 @@ from bayes_gpx.likelihoods.tails import Slopes, both_tails, summed_tail
 from bayes_gpx.numerics.gaussian_expectations import falling_side
 from bayes_gpx.numerics.special import softplus
 
+WIDEST = 200.0
+"""Log odds of both signs beyond which a tail is constant: its slopes are not finite from 270 on."""
+
 
 @dataclass(frozen=True)
 class Beta(Derived):
@@ -60,7 +63,7 @@ class Beta(Derived):
     ) -> tuple[Slopes, Slopes]:
         """Logs of the probabilities of at most y, and of more than y, given f."""
         # In the log odds u of y, where much may be nearer to 0 or 1 than y can be.
-        near = pt.clip(f, np.float64(-FARTHEST), np.float64(FARTHEST))
+        near = pt.clip(f, np.float64(-WIDEST), np.float64(WIDEST))
         every = pt.broadcast_arrays(near, y, theta["precision"])
         at, bound, precision = (v.ravel()[:, None] for v in every)
         p, q = pt.sigmoid(at), pt.sigmoid(-at)

@@ -45,8 +45,9 @@ POINTS = 128
 """Quasi-random points, in pairs x and -x, where a row has several latent values."""
 
 
-MOST_SDS, PARTS = 1e30, np.logspace(-30.0, 0.0, 25)
-"""Most standard deviations from a mean to a peak, and the parts of the way that are tried."""
+MANY_SDS, MOST_SDS, PARTS = 1e4, 1e30, np.logspace(-30.0, 0.0, 25)
+"""Standard deviations from a mean to a peak from which on parts of the way are tried; the most of
+them; and the parts."""
 
 LARGEST = 700.0
 """Larger numbers than this have no exponential."""
@@ -175,13 +176,14 @@ def narrowed(
 def _shortened(height: Callable[[Tensor], Tensor], end: Tensor) -> Tensor:
     """An end (n,), between 0 and which a concave height has its peak; without gradients.
 
-    A slope that grows like an exponential says next to nothing of how far the peak is. This end is
-    at most some 300 times as far, or 20 standard deviations.
+    A slope that grows like an exponential says next to nothing of how far the peak is. From
+    `MANY_SDS` on, this end is at most some 300 times as far, or 20 standard deviations.
     """
     tried = disconnected_grad(end[:, None] * PARTS)
     found = height(tried)
     best = pt.switch(pt.isnan(found), -np.inf, found).argmax(axis=1)
-    return tried[pt.arange(end.shape[0]), pt.minimum(best + 1, len(PARTS) - 1)]
+    nearer = tried[pt.arange(end.shape[0]), pt.minimum(best + 1, len(PARTS) - 1)]
+    return pt.switch(pt.abs(end) < MANY_SDS, end, nearer)
 
 
 def _grid(low: Tensor, high: Tensor, count: int) -> Tensor:

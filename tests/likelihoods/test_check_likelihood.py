@@ -8,8 +8,9 @@ import pytensor.tensor as pt
 import pytest
 
 from bayes_gpx.likelihoods import KNOWN, named
-from bayes_gpx.likelihoods.base import ScalarLikelihood
+from bayes_gpx.likelihoods.base import column
 from bayes_gpx.likelihoods.counts import Poisson
+from bayes_gpx.numerics.gaussian_expectations import standard_nodes
 from bayes_gpx.testing import check_likelihood
 
 LABELS, COUNTS, REALS = (0.0, 1.0), (0.0, 1.0, 7.0), (0.3, -2.0)
@@ -92,7 +93,10 @@ def test_what_is_wrong_of_a_likelihood_is_named(method, factor, place, said):
 def test_a_likelihood_too_narrow_for_the_nodes_is_named_with_its_y_and_the_cure():
     @dataclass(frozen=True)
     class Plain(Poisson):
-        weighed_nodes = ScalarLikelihood.weighed_nodes
+        def weighed_nodes(self, y, mean, variance, theta, exposure=None):
+            x, weights = standard_nodes()
+            f = mean[:, None] + pt.sqrt(variance)[:, None] * x
+            return f, self.logp(f, y[:, None], theta, column(exposure)) + np.log(weights)
 
     check_likelihood(Plain(), COUNTS)
     said = r"predictive density at y = 300, f ~ N\(.*\), is .* Override `weighed_nodes`"
