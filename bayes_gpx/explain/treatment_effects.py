@@ -269,8 +269,9 @@ def _effects(
         found = [part for part in ("", "_mean", "_sd", "_interval") if f"effect{part}" in parts]
         each = each.assign({f"{name}{part}": parts[f"effect{part}"] for part in found})
     if model.specification.normal:
-        known = model.training.positions(np.arange(len(model.training.X))) >= 0
-        each = each.assign(_robustness(each, known.sum()))
+        outputs, n = model.training.outputs, model.training.n
+        n = n if outputs is None else outputs.observed[:, outputs.asked].sum()
+        each = each.assign(_robustness(each, n))
     if told.ends is not None:
         each = each.assign(_overlap(model, hyper, rows, told))
     said = {"treatment": treatment, "contrast": told.contrast, "assumptions": ASSUMPTIONS}

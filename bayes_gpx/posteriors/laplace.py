@@ -93,7 +93,6 @@ def laplace(
     K = prior_covariance(gp, X, Z, jitter=jitter)
     alpha, W = laplace_mode(likelihood, K, y, theta, exposure)
     half = pt.sqrt(W)
-    root = (
-        cholesky(plus_diagonal(half[:, None] * K * half, 1.0)) / half[:, None]
-    )  # root root' = K + W^-1
+    B = plus_diagonal(half[:, None] * K * half, 1.0)
+    root = cholesky(B) / half[:, None]  # root root' = K + W^-1
     return Posterior(informed(gp, Z), evaluate(X, Z, sample="train"), y, alpha, root)
