@@ -236,7 +236,7 @@ class Derived(ScalarLikelihood):
         rng: np.random.Generator,
         exposure: ArrayLike | None = None,
     ) -> np.ndarray:
-        """Random y given f, drawn by PyMC; what rounds to an end of the support is next to it."""
+        """Random y given f, drawn by PyMC, and never an end of the support."""
         known = [theta[name] for name in self.hyperparameters]
         given = np.broadcast_arrays(f, 1.0 if exposure is None else exposure, *known)
         function, number = _draw(self)

@@ -46,8 +46,8 @@ POINTS = 128
 
 
 MANY_SDS, MOST_SDS, PARTS = 1e4, 1e30, np.logspace(-30.0, 0.0, 25)
-"""Standard deviations from a mean to a peak from which on parts of the way are tried; the most of
-them; and the parts."""
+"""Parts of the way from a mean to a peak are tried if it is longer than `MANY_SDS` standard
+deviations. `MOST_SDS` is its largest length."""
 
 LARGEST = 700.0
 """Larger numbers than this have no exponential."""

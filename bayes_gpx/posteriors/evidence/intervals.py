@@ -147,7 +147,7 @@ def times_sites(
 
 
 class WithoutGradient(Op):
-    """An operation of which nothing is differentiable."""
+    """An operation without derivatives."""
 
     def pullback(self, inputs: Sequence, outputs: Sequence, cotangents: Sequence) -> list:  # noqa: D102
         return [DisconnectedType()() for _ in inputs]

@@ -203,7 +203,7 @@ class FindsModeOfClasses(FindsMode):
 
 
 class EvidenceOfClasses(FindsModeOfClasses):
-    """Of which the first output has derivatives in the first inputs, which are the next outputs."""
+    """The first output has derivatives in the first inputs: the outputs after it."""
 
     slopes = 1
 
