@@ -122,7 +122,7 @@ def main():
         print(f"{name}: {found.attrs['summary']}", flush=True)
         ranks = found["prior_sbc"].to_dataset()
         shares = (abs(ranks - 0.5) < 0.45).mean()
-        table = pd.DataFrame({"inside": shares.to_pandas()})
+        table = pd.DataFrame({"inside": shares.to_pandas(), "rank": ranks.mean().to_pandas()})
         if "uniformity" in found.children:
             table["p_holm"] = found["uniformity"]["p_holm"].to_series()
         table.to_csv(given.out / f"{name}.csv", index_label="quantity")

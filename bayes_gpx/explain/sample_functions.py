@@ -22,7 +22,7 @@ from bayes_gpx.draws.scales import Latent, Response
 from bayes_gpx.draws.views import AtRows, by_chain_rule
 from bayes_gpx.explain.answered import each_output, has_outputs
 from bayes_gpx.explain.attributions import named
-from bayes_gpx.numerics.threads import on_cores
+from bayes_gpx.numerics.threads import LOCK, on_cores
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.processes.basis_functions import SPECTRAL, NoBasis
 from bayes_gpx.system.digests import digest
@@ -311,9 +311,10 @@ class RandomFunctions:
         needs_z: bool = True,
     ) -> Points:
         options: dict[str, Any] = {"groups_new": groups_new, "obs": obs, "needs_z": needs_z}
-        where = points(self._model, X_new, Z_new, others=self._groups, **options)
-        if len(where.groups) > len(self._groups):
-            self._groups[:] = where.groups
+        with LOCK:  # two threads give two new labels two codes
+            where = points(self._model, X_new, Z_new, others=self._groups, **options)
+            if len(where.groups) > len(self._groups):
+                self._groups[:] = where.groups
         return where
 
     def _ask(self, quantity: Question, where: Points, on: str = "latent") -> xr.Dataset:

@@ -22,7 +22,8 @@ class LogLink(ScalarLikelihood):
     finite: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
     """Between these f no exponential in the log density overflows."""
     exact_to: ClassVar[float] = np.inf
-    """Up to this log mean, slopes of tails are exact; beyond it, tails are constant."""
+    """Tails are constant beyond this log mean. Their slopes need the difference of two logs, and
+    round-off leaves nothing of it there."""
 
     def response(self, f: Tensor, exposure: Exposure = None) -> Response:
         """Mean, with two derivatives: all equal."""
