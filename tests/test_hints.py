@@ -20,6 +20,7 @@ CHOICES = {
     "kernel": KERNELS,
     "likelihood": KNOWN,
     "method": METHODS,
+    "fit": list(inspect.signature(bx.GP.fit).parameters),
     "priors": HYPERPARAMETERS,
     "hyperparameters": HYPERPARAMETERS,
 }
@@ -63,6 +64,13 @@ def test_a_hint_is_what_was_meant(argument, said, name):
 
 def test_a_synonym_is_no_hint_where_its_name_is_no_choice():
     assert meant("method", "mcmc", ["exact", "taylor"]) == meant("name", "rbf", KERNELS) == ""
+
+
+@pytest.mark.parametrize("method", ["map", "nuts"])
+def test_names_of_pymc_lead_to_the_arguments_of_fit(method, fitted):
+    model, _ = fitted
+    with pytest.raises(TypeError, match="no option 'random_seed'. Did you mean 'seed'"):
+        model.fit(method, random_seed=1, progressbar=False)
 
 
 def verbs():

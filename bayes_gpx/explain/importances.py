@@ -204,11 +204,11 @@ def importances(
     if wanted := replicates(null):
         if classes is not None:
             raise ValueError(
-                "null was given with several classes, and each has other importances. Use "
-                "bx.relevance(null=True), or one class against the others."
+                "null was given with several functions, and each has other importances. Leave "
+                "null out, or model one class against the others."
             )
         own: dict[str, Any] = {"measures": measures, "obs": obs, "on": on, "draws": draws}
-        own |= {"seed": seed, "progressbar": False}
+        own |= {"groups_new": groups_new, "seed": seed, "progressbar": False}
 
         def statistic(other: Model, theta: Draws) -> dict[str, np.ndarray]:
             asked = importances(other, theta, X_new, Z_new, **own).mean(["chain", "draw"])

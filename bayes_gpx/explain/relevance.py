@@ -273,7 +273,9 @@ def interactions(
     options["keep"] = keep
     found = measured(model, idata, where, "interaction", picked, measures, **options)
     if count := replicates(null):
-        own: dict[str, Any] = {"pairs": pairs, "factor": factor, "over": over}
+        # A replicate would screen other pairs.
+        same = [[columns[k] for k in pair] for pair in wanted]
+        own: dict[str, Any] = {"pairs": same, "factor": factor, "over": over}
         own |= {"keep": "summary", "progressbar": False}
         size = len(columns)
         looked_at = np.array(

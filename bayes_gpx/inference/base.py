@@ -9,6 +9,8 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from bayes_gpx.validation import SYNONYMS
+
 Start = Mapping[str, Any]
 """Values of some variables by name; the others start at their priors' centres."""
 
@@ -38,6 +40,10 @@ class Method(ABC):
 
     def refuse_unknown(self, name: str, options: Iterable[str]) -> None:
         """Raise TypeError for options that `fit` does not support; list the supported ones."""
+        for option in options:
+            if option in SYNONYMS["fit"]:
+                own = SYNONYMS["fit"][option]
+                raise TypeError(f"fit has no option {option!r}. Did you mean {own!r}?")
         parameters = inspect.signature(self.fit).parameters.values()
         if any(p.kind is p.VAR_KEYWORD for p in parameters):
             return

@@ -103,6 +103,34 @@ def test_importances_have_references_too(fitted):
     assert "null" in plot.viz.children
 
 
+def test_references_of_rows_with_groups_are_those_of_the_same_rows():
+    sites = np.resize(list("uvw"), N)
+    model = bx.GP(X[["real", "noise"]], Y, groups=sites)
+    theta = model.fit("map", seed=1, **QUIET)
+    options = {"measures": ["mean_absolute_derivative"], "draws": 5, "null": 1, "seed": 1}
+    own = bx.importances(model, theta, **options, **QUIET)
+    given = bx.importances(model, theta, X[["real", "noise"]], groups_new=sites, **options, **QUIET)
+    for name in ("mean_absolute_derivative", "mean_absolute_derivative_refitted"):
+        assert_allclose(given[name], own[name], rtol=1e-9)
+    assert np.isfinite(given["mean_absolute_derivative_null"]).all()
+
+
+def test_screened_pairs_have_the_references_of_these_pairs():
+    """The screen is of the fit at hand: a replicate may find other features more relevant."""
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame(rng.normal(size=(30, 4)), columns=list("abcd"))
+    y = rows["a"] * rows["b"] + 0.5 * rows["c"] + 0.5 * rng.normal(size=30)
+    model = bx.GP(rows, y)
+    theta = {"lengthscale": [1.5, 1.5, 4.0, 9.0], "amplitude": 1.0, "sigma": 0.4}
+    options = {"null": 3, "seed": 1, "keep": "summary"}
+    screened = bx.interactions(model, theta, pairs="screened", **options, **QUIET)
+    i, j = screened["feature"].values
+    own = bx.interactions(model, theta, pairs=[(i, j)], **options, **QUIET)
+    at = {"feature": i, "feature_bis": j}
+    assert_allclose(screened["interaction_null"].sel(at), own["interaction_null"].sel(at))
+    assert screened["interaction_p"].sel(at) == own["interaction_p"].sel(at)
+
+
 def test_without_an_interaction_main_effects_stay():
     """Of f = a + b^2 + 2 a b at the rows of a grid, 2 (a - E a) (b - E b) is the interaction."""
     a, b = np.meshgrid([-1.0, 0.0, 1.0, 2.0], [-2.0, 0.5, 1.5])
