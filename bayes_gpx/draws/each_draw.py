@@ -5,7 +5,7 @@ Threads, or an executor if there are few rows, evaluate several draws, or blocks
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -109,7 +109,7 @@ def each_draw(
     begun: tuple[int, int] = (0, 0),
     description: str = "",
     progressbar: bool = False,
-) -> Iterator[tuple[int, Mapping[str, Any], slice, int, list[np.ndarray], float]]:
+) -> Generator[tuple[int, Mapping[str, Any], slice, int, list[np.ndarray], float]]:
     """Evaluate a build function for each draw, block of rows and case.
 
     `size_of` is given the length of alpha and returns how many rows a block has, unless `blocks` of

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -228,38 +229,39 @@ def evaluate(
     else:
         size_of = partial(_rows_of_block, model, question, where, moment, each)
         found = each_draw(model, hyper, build, where, size_of=size_of, begun=result.done, **told)
-    for number, theta, rows, label, (mean, second, *other), jitter in found:
-        last = rows.stop == len(where.X)
-        rows = rows if where.by is None else slice(0, m)  # noqa: PLW2901
-        part = question.in_units(mean, second, result.drawn, label)
-        more: dict[str, Any] = {}
-        noise: Any = 0.0
-        if question.noisy:
-            own_noise = None if noise_sd is None else noise_sd[rows]
-            noise = question.factor[0] * observation.sd(theta, own_noise)
-        if question.total:
-            more["total"] = other
-        elif question.beside:
-            smooth, variance, deviations = other
-            smooth = question.in_units(smooth, variance, result.drawn)
-            more["beside"] = *smooth, np.maximum(deviations, 0.0)[:, None] * question.factor**2
-        more |= {"noise": noise, "theta": theta, "number": number}
-        result.add(rows, part, label=label, jitter=jitter, **more)
-        if not sampled and response is None:
-            continue
-        at, which = hyper.place(number), (label,) if result.classes else ()
-        key = np.random.SeedSequence(result.entropy, spawn_key=(*at, rows.start, *which))
-        rng = np.random.default_rng(key)
-        sources = 1 + (question.noisy is not None) + ("beside" in more)
-        normal = rng.standard_normal((sources, each, *part[0].shape))
-        drawn = result.sample(part, normal, noise, more.get("beside"))
-        if response is not None:
-            drawn |= result.sample_responses(rows, drawn[question.name], theta, rng)
-        if not sampled:
-            continue
-        own = slice(at[1] * each, (at[1] + 1) * each)
-        result.write((at[0], own, rows), drawn, label)
-        result.keep((number + 1, 0) if last else (number, rows.stop))
+    with closing(found):  # a loop that is interrupted would hold its limit of BLAS' threads
+        for number, theta, rows, label, (mean, second, *other), jitter in found:
+            last = rows.stop == len(where.X)
+            rows = rows if where.by is None else slice(0, m)  # noqa: PLW2901
+            part = question.in_units(mean, second, result.drawn, label)
+            more: dict[str, Any] = {}
+            noise: Any = 0.0
+            if question.noisy:
+                own_noise = None if noise_sd is None else noise_sd[rows]
+                noise = question.factor[0] * observation.sd(theta, own_noise)
+            if question.total:
+                more["total"] = other
+            elif question.beside:
+                smooth, variance, deviations = other
+                smooth = question.in_units(smooth, variance, result.drawn)
+                more["beside"] = *smooth, np.maximum(deviations, 0.0)[:, None] * question.factor**2
+            more |= {"noise": noise, "theta": theta, "number": number}
+            result.add(rows, part, label=label, jitter=jitter, **more)
+            if not sampled and response is None:
+                continue
+            at, which = hyper.place(number), (label,) if result.classes else ()
+            key = np.random.SeedSequence(result.entropy, spawn_key=(*at, rows.start, *which))
+            rng = np.random.default_rng(key)
+            sources = 1 + (question.noisy is not None) + ("beside" in more)
+            normal = rng.standard_normal((sources, each, *part[0].shape))
+            drawn = result.sample(part, normal, noise, more.get("beside"))
+            if response is not None:
+                drawn |= result.sample_responses(rows, drawn[question.name], theta, rng)
+            if not sampled:
+                continue
+            own = slice(at[1] * each, (at[1] + 1) * each)
+            result.write((at[0], own, rows), drawn, label)
+            result.keep((number + 1, 0) if last else (number, rows.stop))
     between = ", joint over classes" if question.jointly else ""
     between = ", independent between classes" if result.classes else between
     along = question.axes[0].dim if question.axes else "feature"
@@ -285,7 +287,7 @@ def _each_sum(
     width: int,
     cases: Sequence[Case],
     **options: Any,
-) -> Iterator[tuple]:
+) -> Generator[tuple]:
     """As `each_draw`, of sums over more rows than a block: sums over blocks and pairs of them.
 
     A covariance of sums is the sum of the covariances of all pairs of blocks, so the covariance of

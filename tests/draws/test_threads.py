@@ -1,6 +1,5 @@
 """Explanations at once: from threads and processes, with the numbers of one after another."""
 
-import gc
 import multiprocessing
 import os
 import pickle
@@ -23,6 +22,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import bayes_gpx as bx
 from bayes_gpx.draws import turns
+from bayes_gpx.draws.results import Result
 from bayes_gpx.numerics.threads import BLAS, Pool, _Limit, in_order
 from bayes_gpx.sklearn import GPRegressor
 from concurrent_calls import ROADS, compared
@@ -84,8 +84,24 @@ def blas_limit():
     return min(found)
 
 
+def test_an_interrupted_call_holds_no_limit_while_its_traceback_is_kept(monkeypatch):
+    """As IPython keeps the last one."""
+    model, theta = bx.GP(X, Y), {"lengthscale": [1.0, 1.0], "amplitude": 1.0, "sigma": 0.3}
+
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Result, "add", interrupt)
+    for by in (None, True):
+        with threadpool_limits(3):
+            before = blas_limit()
+            with pytest.raises(KeyboardInterrupt) as kept:
+                bx.derivatives(model, theta, by=by, **QUIET)
+            assert kept.tb is not None
+            assert blas_limit() == before
+
+
 def test_a_limit_of_blas_threads_ends_with_the_last_who_holds_it():
-    gc.collect()  # calls that other tests interrupted hold a limit until their frames are gone
     held, done = threading.Event(), threading.Event()
 
     def hold():
