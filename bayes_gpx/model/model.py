@@ -102,12 +102,13 @@ class Model(Views):
         if training.row_data is not None:
             refuse_row_data(training, specification, priors or {})
             specification = specification.of_row_data(training)
+        observation, names = specification.observation, training.labels
+        if names is not None and not observation.labelled:
+            training = replace(training, labels=None)  # categories stay numbers
         if not specification.settled:
-            observation = specification.observation
             fields = observation.settled(training.response_moments, scale)
-            if training.labels is not None and not observation.labelled:
-                fields["names"] = training.labels  # of categories, which stay numbers elsewhere
-                training = replace(training, labels=None)
+            if training.labels is not names:
+                fields["names"] = names
             specification = replace(specification, settled=tuple(fields.items()))
         refuse_bounds(training, specification.observation)
         self.training, self.specification = training, specification

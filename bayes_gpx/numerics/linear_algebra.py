@@ -47,8 +47,8 @@ def with_jitter(attempt: Callable[[float], Any]) -> tuple[Any, float]:
             return arrays, jitter
     raise ValueError(
         f"The covariance of the observations is not positive definite, even with {JITTERS[-1]:g} "
-        "of its mean diagonal added. Use finite hyperparameters of moderate size, and check them "
-        "for values such as 0, inf or 1e150."
+        "of its mean diagonal added, or what follows from it is not finite. Use finite "
+        "hyperparameters of moderate size, and check them for values such as 0, inf or 1e150."
     )
 
 

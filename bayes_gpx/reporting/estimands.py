@@ -26,8 +26,8 @@ A result comes from the `function` of the first of them that it has. An empty `u
 the result, and an empty `interval` an equal-tailed credible interval.
 """
 
-LINKED = [f"{f} of " for f in ("log odds", "probit", "log rate", "log mean", "log median")]
-LINKED += ["latent value of "]
+LINKED = ["log odds of a higher ", "probit of a higher ", "latent value of "]
+LINKED += [f"{f} of " for f in ("log odds", "probit", "log rate", "log mean", "log median")]
 """How the units of f begin if they are not the units of the response, which follow."""
 
 type Quantities = dict[str, list[str]]

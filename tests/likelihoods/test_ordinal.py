@@ -1,5 +1,7 @@
 """Ordered categories, against statsmodels, two classes, and the density of shares."""
 
+import json
+
 import mpmath
 import numpy as np
 import pandas as pd
@@ -230,7 +232,10 @@ def test_a_saved_model_keeps_its_categories(named, tmp_path):
         bx.predictions(*both, X.iloc[:2], seed=1, **QUIET)
         for both in ((again, kept), (named, idata))
     )
-    xr.testing.assert_allclose(found, expected)
+    xr.testing.assert_identical(found, expected)
+    coverage = bx.metrics.coverage(found, GRADES[:2])
+    assert coverage == bx.metrics.coverage(expected, GRADES[:2])
+    assert json.loads(bx.to_json(found))["units"]["response"] == "grade"
 
 
 @pytest.mark.parametrize(

