@@ -41,9 +41,8 @@ class Method(ABC):
     def refuse_unknown(self, name: str, options: Iterable[str]) -> None:
         """Raise TypeError for options that `fit` does not support; list the supported ones."""
         for option in options:
-            if option in SYNONYMS["fit"]:
-                own = SYNONYMS["fit"][option]
-                raise TypeError(f"fit has no option {option!r}. Did you mean {own!r}?")
+            if meant := SYNONYMS["fit"].get(option):
+                raise TypeError(f"fit has no option {option!r}. Did you mean {meant!r}?")
         parameters = inspect.signature(self.fit).parameters.values()
         if any(p.kind is p.VAR_KEYWORD for p in parameters):
             return

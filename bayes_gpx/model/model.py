@@ -107,8 +107,7 @@ class Model(Views):
             training = replace(training, labels=None)  # categories stay numbers
         if not specification.settled:
             fields = observation.settled(training.response_moments, scale)
-            if training.labels is not names:
-                fields["names"] = names
+            fields |= {} if training.labels is names else {"names": names}
             specification = replace(specification, settled=tuple(fields.items()))
         refuse_bounds(training, specification.observation)
         self.training, self.specification = training, specification

@@ -293,8 +293,10 @@ def _opened(path: str | PathLike, held: bytes) -> tuple[xr.Dataset, xr.DataTree]
         # What h5netcdf cannot open it does not close either, and fails again when it is collected.
         with h5py.File(BytesIO(held)) as file:
             file.attrs.get("_nc3_strict")  # which it reads first
-        with xr.open_datatree(BytesIO(held), engine="h5netcdf", phony_dims="sort") as opened:
-            tree = opened.load()
+        with xr.open_datatree(BytesIO(held), engine="h5netcdf", phony_dims="sort") as tree:
+            # `DataTree.load` leaves out variables that are named like a group.
+            for variable in (v for node in tree.subtree for v in node.variables.values()):
+                variable.load()
     except Exception as unreadable:  # whatever HDF5, h5netcdf and xarray make of damage
         raise ValueError(
             f"{path} is not a netCDF file written by bx.save, or it is damaged: {unreadable!r}. "

@@ -44,6 +44,8 @@ def test_everything_comes_back(regression, tmp_path):
     model = bx.GPX(X, y, kernel="matern52 + linear", ard=False, scale=False, name="first")
     start = dict.fromkeys(model.hyperparameters, 1.0)
     idata = model.fit("map", start=start, progressbar=False)
+    # A group with a variable of its name, and of another group's.
+    idata["pressure"] = xr.Dataset({"pressure": ("row", [1.0, 2.0]), "posterior": 3.0})
     bx.save(model, idata, tmp_path / "m.nc")
     loaded, again = bx.load(tmp_path / "m.nc")
     assert loaded.specification == model.specification
