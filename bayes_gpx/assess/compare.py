@@ -18,7 +18,7 @@ from bayes_gpx.draws.hyperparameter_draws import (
     refuse_other_model,
     refuse_swapped,
 )
-from bayes_gpx.draws.leave_one_out import averaged, held_out_log_likelihood, of_responses
+from bayes_gpx.draws.leave_one_out import averaged, held_out_log_likelihood, of_responses, ratios
 from bayes_gpx.draws.left_out_together import (
     densities_in_order,
     densities_of_groups,
@@ -334,6 +334,9 @@ def _scored(
             weights = dict(zip(("log_weights", "pareto_k"), found, strict=True))
     else:
         terms = of_responses(model, draws, **options)
+        if model.specification.weighted and not alone:
+            found = ratios(model, draws, **options).azstats.psislw(dim=["chain", "draw"])
+            weights = dict(zip(("log_weights", "pareto_k"), found, strict=True))
     if alone:
         equal = xr.zeros_like(terms)
         weights = {"log_weights": equal, "pareto_k": equal.isel(chain=0, draw=0, drop=True)}

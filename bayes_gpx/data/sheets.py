@@ -267,7 +267,10 @@ def _of_numbers(held: pd.Series, wanted: Wanted) -> Iterator[str]:
         elif many == 2:
             yield f"{example}--likelihood bernoulli predicts two labels"
         else:
-            yield f"{example}--likelihood categorical predicts its {many} labels"
+            yield (
+                f"{example}--likelihood categorical predicts its {many} labels; ratings, as whole "
+                "numbers in their order, are for --likelihood ordinal"
+            )
         return
     if len(words):
         yield (

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytensor.tensor as pt
 import xarray as xr
 
-from bayes_gpx.aliases import Draws, Labels
+from bayes_gpx.aliases import Draws, Labels, Tensor
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.naming import recorded
 from bayes_gpx.draws.points import Points, refuse_outside, rows_labelled, rows_numbered
 from bayes_gpx.draws.scales import symbols_of_normal
+from bayes_gpx.likelihoods.rows import Weighted
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
 from bayes_gpx.numerics.threads import ThreadedFunction, on_cores
+from bayes_gpx.posteriors.base import LATENT, WHITENED
 
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
     from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
     from bayes_gpx.draws.protocols import ModelLike
     from bayes_gpx.likelihoods.base import ScalarLikelihood, VectorLikelihood
-    from bayes_gpx.posteriors.base import OneDraw
+    from bayes_gpx.posteriors.base import LeftOut, OneDraw
 
 OF_ONE = 1000
 """Responses drawn where there is a single draw of the hyperparameters."""
@@ -33,6 +35,29 @@ OF_ONE = 1000
 def _left_out(draw: OneDraw) -> list:
     found = draw.strategy.leave_one_out(draw.given)
     return [found.evidence, found.terms]
+
+
+def as_counted(draw: OneDraw, left: LeftOut) -> Tensor:
+    """Log density (n,) of each y given the others, as often as its row counts.
+
+    These are the ratios of importance weights: of a row of weight w, the posterior of the
+    hyperparameters contains the integral of p(y | f)^w, which is not p(y)^w.
+    """
+    given = draw.given
+    if not isinstance(given.likelihood, Weighted):
+        return cast("Tensor", left.terms)
+    sampled = given.theta.keys() & {LATENT, WHITENED}
+    if given.likelihood.class_shape and sampled:
+        return cast("Tensor", left.terms)  # no closed form
+    if given.likelihood.class_shape or given.likelihood.normal and not sampled:
+        alone = pt.arange(given.y.shape[0])
+        return cast("Tensor", draw.strategy.leave_groups_out(given, alone).joint)
+    moments = left.mean, left.spread
+    return given.likelihood.log_predictive(given.y, *moments, given.theta, given.exposure)
+
+
+def _ratios(draw: OneDraw) -> list:
+    return [as_counted(draw, draw.strategy.leave_one_out(draw.given))]
 
 
 @recorded
@@ -55,7 +80,9 @@ def log_likelihood(
     With an approximation, the terms belong to the approximate process; with inducing points they
     add the residual variance, and the log marginal likelihood is Titsias' lower bound. For a
     non-Gaussian likelihood both come from Laplace's approximation, with each observation removed at
-    the mode, or from the variational bound. If latent values were sampled, they are ``log p(y_i |
+    the mode, or from the variational bound. Terms of rows with weights are multiplied by these;
+    importance weights that `arviz.loo` makes from such terms are exact for weights of 1 alone, so
+    use `compare` or `loo_predictions`. If latent values were sampled, they are ``log p(y_i |
     f_-i, theta)``, integrated over f_i given the other latent values, and ``log p(y | f)``.
 
     Parameters
@@ -149,6 +176,12 @@ def of_responses(model: ModelLike, idata: Draws, *, progressbar: bool = True) ->
     if outputs is None:
         return terms
     return _by_response(model.training, terms.values[..., outputs.observed], terms)
+
+
+def ratios(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.DataArray:
+    """Log densities (chain, draw, obs) of rows as often as they count, for importance weights."""
+    (found,), *_ = at_training_rows(model, idata, _ratios, progressbar=progressbar)
+    return xr.DataArray(found, dims=["chain", "draw", "obs"])
 
 
 def responses_labelled(

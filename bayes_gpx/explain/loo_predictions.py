@@ -13,7 +13,7 @@ from bayes_gpx.aliases import Column, Draws
 from bayes_gpx.data.row_data import RowData
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
-from bayes_gpx.draws.leave_one_out import OF_ONE, by_row, draw_left_out
+from bayes_gpx.draws.leave_one_out import OF_ONE, as_counted, by_row, draw_left_out
 from bayes_gpx.draws.left_out_together import LEAD, first_of_each, log_units, read_groups
 from bayes_gpx.draws.naming import origin, recorded, under_one_name
 from bayes_gpx.draws.scales import mean_response, of_functions
@@ -39,8 +39,9 @@ def _asked(draw: OneDraw) -> list:
     # mean response, and P(Y_i <= y_i).
     given, observation = draw.given, draw.given.likelihood
     if draw.groups is None:
-        _, terms, mean, spread = draw.strategy.leave_one_out(given)
-        joint = terms
+        left = draw.strategy.leave_one_out(given)
+        _, terms, mean, spread = left
+        joint = as_counted(draw, left)
     else:
         joint, terms, mean, spread = draw.strategy.leave_groups_out(given, draw.groups)
     outputs = [joint, terms, mean, spread]
@@ -159,13 +160,13 @@ def loo_predictions(
         expected, at_most = probabilities(mean, spread @ spread.swapaxes(-1, -2)), []
         label = training.scaled()["y"].astype(int)[:, None]
         terms = counted * np.log(np.take_along_axis(expected, label[None, None], axis=-1)[..., 0])
-        if codes is not None:
-            joint = np.where(np.bincount(codes)[codes] == 1, terms, joint)
+        alone = True if codes is None else np.bincount(codes)[codes] == 1
+        joint = np.where(alone & (counted == 1.0), terms, joint)
     else:
         expected, *at_most = more
     scaling = training.response_scaling
     if codes is None:
-        log_weights, pareto_k = _weights(model, hyper, terms)
+        log_weights, pareto_k = _weights(model, hyper, joint)
     else:
         joint = joint[..., first_of_each(codes)]
         of_groups, pareto_k = _weights(model, hyper, joint)

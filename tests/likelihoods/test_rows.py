@@ -9,6 +9,7 @@ import pymc as pm
 import pytensor
 import pytensor.tensor as pt
 import pytest
+import xarray as xr
 from numpy.testing import assert_allclose
 from scipy import stats
 from scipy.special import expit
@@ -294,6 +295,51 @@ def test_weighted_scores_are_sums_of_those_of_single_rows():
         assert_allclose(found["elpd"][row], elpd, rtol=1e-8)
         assert_allclose(found["y_sd"][row], variance**0.5, rtol=1e-8)
         assert_allclose(found["pit"][row], stats.norm.cdf(y[row], mean, variance**0.5), rtol=1e-8)
+
+
+GRID, DRAWN = np.exp(np.linspace(-3.0, 1.5, 400)), 1000
+
+
+def quantiles(density):
+    """Values of sigma at even quantiles of a density on `GRID`."""
+    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) * np.diff(GRID))])
+    return np.interp((np.arange(DRAWN) + 0.5) / DRAWN, below / below[-1], GRID)
+
+
+def test_draws_are_reweighted_for_a_row_that_counts_several_times():
+    """Sigma given the other rows, by quadrature: all copies of a row are left out together."""
+    y, row = RESPONSES["normal"].copy(), 9
+    y[row] += 1.0
+    model = bx.GP(X, y, weights=WEIGHTS, scale=False, priors=THETA)
+    K = 1.1**2 * np.exp(-0.5 * (((X[:, None] - X) / THETA["lengthscale"]) ** 2).sum(-1))
+
+    def posterior(rows):
+        covariances = K[np.ix_(rows, rows)] + GRID[:, None, None] ** 2 * np.eye(len(rows))
+        logp = [stats.multivariate_normal(cov=C).logpdf(y[rows]) for C in covariances]
+        logp += pm.logp(model.pymc["sigma"], GRID).eval()
+        return np.exp(logp - np.max(logp))
+
+    draws = quantiles(posterior(REPEATED))
+    others = REPEATED[REPEATED != row]
+    sds = []
+    for sigma in quantiles(posterior(others)):
+        gain = np.linalg.solve(
+            K[np.ix_(others, others)] + sigma**2 * np.eye(len(others)), K[others, row]
+        )
+        sds.append((gain @ y[others], K[row, row] - gain @ K[others, row] + sigma**2))
+    mean, variance = np.transpose(sds)
+    expected = np.sqrt(variance.mean() + mean.var())
+    fit = xr.DataTree.from_dict(
+        {"posterior": xr.Dataset({"sigma": (("chain", "draw"), draws[None])})}
+    )
+    found = bx.loo_predictions(model, fit, progressbar=False, seed=1)
+    assert_allclose(found["y_mean"][row], mean.mean(), rtol=0.01)
+    assert_allclose(found["y_sd"][row], expected, rtol=0.01)
+    each = bx.loo_predictions(model, fit, groups=np.arange(N), progressbar=False, seed=1)
+    assert_allclose(found["log_weights"], each["log_weights"], atol=1e-7)
+    both = {"one": (model, fit), "other": (model, fit)}
+    compared = bx.compare(both)
+    assert_allclose(compared["elpd"], found["elpd"].sum(), rtol=1e-7)
 
 
 STEPS = 1e-4, -1e-4
