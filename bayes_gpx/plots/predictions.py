@@ -76,7 +76,7 @@ def plot_predictions(
     is a number. The mean response of a GPX with a Gaussian likelihood is its smooth part z' g; the
     light interval includes the deviation of a new row. For classes, the panels show probabilities,
     and observed labels are at 0 and 1. Of "heteroscedastic_normal" the dark intervals are of the
-    mean.
+    mean. Each row of an event at several numbers, such as survival, has a curve over these numbers.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def plot_predictions(
     ------
     ValueError
         For a dataset of another function, or without the draws that its intervals need, an unknown
-        feature, more than 24 classes, and a `y` that does not match the dataset's rows, or a
+        feature, more than 24 classes or curves, a `y` that does not match the dataset's rows, or a
         dataset of latent values only.
     """
     refuse_no_dataset(dataset, "bx.predictions")
@@ -110,6 +110,8 @@ def plot_predictions(
         dataset = dataset.sel({"class": "mean"}, drop=True)
     name = _response(dataset, y)
     prob = interval_probability(ci_prob, dataset)
+    if "at" in dataset.dims:
+        return _curves(dataset, name, prob, along, pc_kwargs, backend)
     along, curve = _axis(dataset, along)
     rows, some = _rows(dataset, along if curve else None)
     chosen, number = dataset.isel(obs=rows), "labels" not in dataset.attrs
@@ -190,7 +192,7 @@ def _response(dataset: xr.Dataset, y: Column | None) -> str:
             f"The dataset has no draws of `{lacking[0]}`, which its intervals need. Pass the "
             "result of bx.predictions with keep='draws'."
         )
-    if "at" in dataset.dims:
+    if "at" in dataset.dims and dataset["at"].dtype.kind not in "iuf":
         raise ValueError(
             f"The dataset has {dataset.sizes['at']} values of at. Choose one: dataset.sel(at=...)."
         )
@@ -205,6 +207,38 @@ def _response(dataset: xr.Dataset, y: Column | None) -> str:
             "predictions of the response, on='response'."
         )
     return held[0]
+
+
+def _curves(
+    dataset: xr.Dataset,
+    name: str,
+    prob: float,
+    along: str | None,
+    pc_kwargs: dict[str, Any],
+    backend: Backend | None,
+) -> PlotCollection:
+    """Curves over several numbers `at` that an event has, in a panel for each row."""
+    many = dataset.sizes["obs"]
+    if along is not None or many > MOST_PANELS:
+        wrong = f"{many} rows" if along is None else f"{dataset.sizes['at']} values of at"
+        cure = f"at most {MOST_PANELS}: dataset.isel(obs=...)" if along is None else "one for along"
+        raise ValueError(f"The dataset has {wrong}. Choose {cure}.")
+    over = dataset.rename({"obs": "row"}).rename({"at": "obs"}).sortby("obs")
+    mean = over[f"{name}_mean"].reset_coords(drop=True)
+    said = str(dataset.attrs["event"]).replace("`at`", "at")
+    along_x = {"x": mean["obs"].broadcast_like(mean), "joined": True, "color": "C0"}
+    texts = {"x": "at", "y": said, "title": lambda da: f"row {short(da['row'])}"}
+    layers: list[Layer] = [
+        ("interval", intervals_along, interval_of(over, name, prob), {"alpha": 0.45, **along_x}),
+        ("point_estimate", means_along, mean, along_x),
+        ("", few_numbers, mean, {}),
+        ("labels", label_axes, mean, texts),
+    ]
+    if name == "survival":
+        layers.insert(3, ("", set_ylim, mean, {"limits": (-0.04, 1.04)}))
+    title = f"Predictions, {prob:.0%} intervals"
+    options: dict[str, Any] = {"backend": backend, "cols": ["row"], "sharey": True}
+    return draw(mean.rename("response"), layers, title, pc_kwargs, **options)
 
 
 def _is_response(dataset: xr.Dataset) -> bool:

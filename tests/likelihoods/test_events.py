@@ -405,9 +405,31 @@ def test_predictions_of_an_event_are_drawn():
     found = bx.predictions(model, theta, at=[AT, 40.0], **options)
     pc = bx.plot_predictions(found.sel(at=40.0), backend="none")
     assert "new_response" not in pc.viz.children
-    for wrong, y, message in ((found, None, "Choose one"), (found.sel(at=AT), TIMES[:3], "y was")):
-        with pytest.raises(ValueError, match=message):
-            bx.plot_predictions(wrong, y, backend="none")
+    with pytest.raises(ValueError, match="y was given with predictions of the probability"):
+        bx.plot_predictions(found.sel(at=AT), TIMES[:3], backend="none")
+
+
+def test_an_event_at_several_numbers_is_drawn_as_a_curve_for_each_row():
+    model, theta = bx.GP(X, TIMES, likelihood="weibull"), KERNEL | {"shape": 2.0}
+    options = {"of": "survival", "obs": X.index[:2], "seed": 1, **QUIET}
+    found = bx.predictions(model, theta, at=[40.0, AT, 90.0], **options)
+    pc = bx.plot_predictions(found, ci_prob=0.5, backend="matplotlib")
+    ends = found["survival"].quantile([0.25, 0.75], ["chain", "draw"])
+    for row in found["obs"].values:
+        line, band = (
+            pc.viz[name]["response"].sel(row=row).item() for name in ("point_estimate", "interval")
+        )
+        own = found["survival_mean"].sel(obs=row).sortby("at")
+        assert_allclose(line.get_xydata(), np.column_stack([own["at"], own]))
+        corners = band.get_paths()[0].vertices
+        for bound in ends.sel(obs=row).transpose("quantile", "at").values:
+            gaps = np.abs(corners[None] - np.column_stack([found["at"], bound])[:, None])
+            assert_allclose(gaps.max(axis=2).min(axis=1), 0.0, atol=1e-12)
+    with pytest.raises(ValueError, match="3 values of at. Choose one"):
+        bx.plot_predictions(found, along="x0", backend="none")
+    many = found.isel(obs=np.zeros(25, int))
+    with pytest.raises(ValueError, match="25 rows. Choose at most 24"):
+        bx.plot_predictions(many, backend="none")
 
 
 def test_the_center_of_medians_does_not_follow_one_long_duration():
