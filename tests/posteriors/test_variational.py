@@ -8,6 +8,7 @@ import pytensor.tensor as pt
 import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
+from scipy.special import gammaln
 from scipy.stats import multivariate_normal
 
 from bayes_gpx.likelihoods import named
@@ -194,6 +195,23 @@ def test_a_search_that_ends_nowhere_begins_anew_at_the_prior():
         assert search._seen(*given).at(*far) is not None
         found = search.highest(*given)
     assert_allclose(found.coefficients, expected.coefficients, rtol=1e-7)
+
+
+def test_a_steep_density_is_found_from_the_mode():
+    """Under the prior no number is as large as the expectation of this Weibull hazard."""
+    rng, k, rest = np.random.default_rng(1), 6.0, 0.01 * REST
+    design = 0.3 * rng.normal(size=(N, 2 * N))  # more columns than rows: rank matters
+    y = np.exp(design @ rng.normal(size=2 * N)) * rng.weibull(k, size=N)
+    given = 2 * N, [], [np.float64(k)], [design, rest, y, np.ones(N)]
+    with np.errstate(all="ignore"):
+        found = search_of(named("weibull")).highest(*given)
+    covariance = np.linalg.inv(found.P[0])
+    mean = design @ found.coefficients[0]
+    variance = np.einsum("nm,mk,nk->n", design, covariance, design) + rest
+    hazard = np.exp(k * (np.log(y) + gammaln(1.0 + 1.0 / k) - mean) + k**2 * variance / 2.0)
+    assert_allclose(found.coefficients[0], design.T @ (k * (hazard - 1.0)), rtol=1e-5, atol=1e-5)
+    expected = np.eye(2 * N) + (design.T * k**2 * hazard) @ design
+    assert_allclose(found.P[0], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_states_say_how_far_apart_their_latent_values_are():

@@ -14,7 +14,7 @@ Khan and Lin, "Conjugate-computation variational inference" (2017), for the step
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -89,18 +89,19 @@ class Search:
 
         `parameters` and `rows` belong to the graph, `theta` are hyperparameters of the likelihood.
         With one optimum the search starts at this thread's last posterior, to save time. It starts
-        at the prior if there may be several, and after a failure.
+        at the prior if there may be several, and after a failure, and then at the mode.
         """
         seen = self._seen(columns, parameters, theta, rows)
         shape = self.classes, columns
-        starts = [(np.zeros(shape), np.tile(np.eye(columns), (self.classes, 1, 1)))]
+        prior = np.zeros(shape), np.tile(np.eye(columns), (self.classes, 1, 1))
+        starts: list[Callable] = [lambda: prior, partial(_at_mode, *prior, seen)]
         if self.likelihood.processes:
-            starts = [_at_center(*starts[0], seen), *starts]
+            starts.insert(0, partial(_at_center, *prior, seen))
         last = self._own.last if self.likelihood.concave else None
         if last is not None and last[0].shape == shape:
-            starts.insert(0, last)
+            starts.insert(0, lambda: last)
         for start in starts:
-            state = _climb(start, seen)
+            state = _climb(start(), seen)
             if state is not None:
                 self._own.last = state.coefficients, state.P
                 return state
@@ -178,6 +179,29 @@ def _at_center(center: np.ndarray, P: np.ndarray, seen: _Seen) -> tuple[np.ndarr
     """
     state = seen.at(center, CERTAIN * P)
     return center, P if state is None else state.aim
+
+
+def _at_mode(center: np.ndarray, P: np.ndarray, seen: _Seen) -> tuple[np.ndarray, np.ndarray]:
+    """The mode of the coefficients, as for latent values that are hardly uncertain, and precisions.
+
+    Under the prior an expectation such as that of a Weibull hazard may be so large that steps end
+    nowhere.
+    """
+    state = seen.at(center, CERTAIN * P)
+    if state is None:
+        return center, P
+    _, state = ascend(state, _in_coefficients, _step, seen, NEAR)
+    return state.coefficients, state.aim
+
+
+def _in_coefficients(state: _State, seen: _Seen) -> tuple[bool, Past]:
+    """A plain step that leaves the precisions as they are; see `ascend`."""
+    try:
+        step = _newton(state, seen)
+    except np.linalg.LinAlgError:
+        return False, ()
+    held = np.zeros(state.P.size)
+    return True, ((held, np.append(step, held)),)
 
 
 def _climb(start: tuple[np.ndarray, np.ndarray], seen: _Seen) -> _State | None:
