@@ -14,6 +14,7 @@ from scipy.optimize import minimize
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.assess.projection import Reference, predictive, project_to, thinned
+from bayes_gpx.data.row_data import counted
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.leave_one_out import averaged, held_out_log_likelihood, log_density_at
 from bayes_gpx.explain.conditional_variance import conditional_variance
@@ -365,7 +366,8 @@ class _Search:
         seed = int(np.random.default_rng(spawned).integers(2**31))
         fitted = model.fit(**self.options, seed=seed) if self.known is None else self.known
         found = self.found(model, fitted)
-        return _Part(found.scores(training.rows(rows), self.sizes), found.path)
+        left = training.rows(rows)
+        return _Part(found.scores(left, self.sizes) * counted(left.row_data, left.n), found.path)
 
 
 def _without(search: _Search, fold: int) -> _Part:
@@ -390,7 +392,8 @@ def _average_relevance(model: Model, idata: Draws) -> np.ndarray:
 
 def _average_variance(model: Model, idata: Draws) -> np.ndarray:
     """By the variance of the mean prediction, (features,)."""
-    return conditional_variance(model, idata, progressbar=False).mean(axis=0)
+    found = conditional_variance(model, idata, progressbar=False)
+    return np.average(found, axis=0, weights=counted(model.training.row_data, model.training.n))
 
 
 RANKED = {"relevance": _average_relevance, "variance": _average_variance}
@@ -413,7 +416,8 @@ def _constant(reference: Reference) -> tuple[tuple[np.ndarray, np.ndarray], floa
         aim = reference.predictive(k)
         found = _closest(model, aim, reference.mean[k], reference.spread[k], theta)
         own = predictive(model, _at_all_rows(model, found), theta)
-        kls.append(model.specification.observation.divergence(aim, own).mean())
+        each = model.specification.observation.divergence(aim, own)
+        kls.append(np.average(each, weights=counted(model.training.row_data, model.training.n)))
         moments.append(found)
     mean, spread = (np.stack(part) for part in zip(*moments, strict=True))
     return (mean, spread), float(np.mean(kls))
@@ -431,9 +435,13 @@ def _closest(
     model: Model, aim: Any, mean: np.ndarray, spread: np.ndarray, theta: Mapping[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Moments of the f of all rows that is closest to the responses `aim` of a draw."""
-    observation, center = model.specification.observation, mean.mean(axis=0)
+    observation, counts = (
+        model.specification.observation,
+        counted(model.training.row_data, model.training.n),
+    )
+    center = np.average(mean, axis=0, weights=counts)
     if observation.normal:
-        return center, np.mean(spread + (mean - center) ** 2, keepdims=True)[0]
+        return center, np.average(spread + (mean - center) ** 2, weights=counts)
     own = observation.mean_name is None
 
     def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -443,7 +451,7 @@ def _closest(
 
     def apart(x: np.ndarray) -> float:
         found = predictive(model, _at_all_rows(model, moments(x)), theta)
-        return observation.divergence(aim, found).mean()
+        return float(np.average(observation.divergence(aim, found), weights=counts))
 
     start = np.ravel(center)
     if own:

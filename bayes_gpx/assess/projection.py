@@ -14,6 +14,7 @@ import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.aliases import Draws, Tensor
+from bayes_gpx.data.row_data import counted
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws
 from bayes_gpx.draws.turns import for_threads
@@ -96,14 +97,14 @@ def thinned(idata: Draws, count: int) -> Draws:
 
 def project_to(reference: Reference, sources: list[str]) -> tuple[Model, xr.DataTree]:
     """The submodel of some features, with the projection of each draw of a reference."""
-    # A draw's projection minimizes ``sum_i KL(p(y_i | y_-i, reference) || p(y_i | y_-i,
+    # A draw's projection minimizes ``sum_i w_i KL(p(y_i | y_-i, reference) || p(y_i | y_-i,
     # submodel))`` over the submodel's hyperparameters, by L-BFGS, starting at the reference's own.
     # Gradients are exact with normal noise and all rows; others are differences, because the mode
     # of Laplace's approximation has no gradient. `sample_stats` contains the divergence `kl`, an
     # average over rows in nats, and `converged`.
     model = reference.model
     submodel = model.of_features(sources)
-    n, size = model.training.n, len(reference.mean)
+    counts, size = counted(model.training.row_data, model.training.n), len(reference.mean)
     starts = [_of_columns(theta, model, submodel) for _, theta in reference.hyper]
     scales = _Scales(submodel, starts[0])
     aims = [reference.predictive(k) for k in range(size)]
@@ -126,12 +127,12 @@ def project_to(reference: Reference, sources: list[str]) -> tuple[Model, xr.Data
             mean, spread = (np.array(part) for part in own(*theta, jitter))
             named = dict(zip(starts[k], theta, strict=True))
             found = predictive(submodel, (mean, spread), named)
-            return spec.observation.divergence(aim, found).sum()
+            return counts @ spec.observation.divergence(aim, found)
 
         return ascend(_Climb(scales, starts[k], by_differences(divergence)), {}, CLOSE)
 
-    workers = min(size, parallel_densities(n))
-    with blas_threads(n, workers), ThreadPoolExecutor(workers) as pool:
+    workers = min(size, parallel_densities(len(counts)))
+    with blas_threads(len(counts), workers), ThreadPoolExecutor(workers) as pool:
         optima = list(pool.map(projected, range(size)))
     failed = sum(not optimum.converged for optimum in optima)
     if failed:
@@ -141,7 +142,7 @@ def project_to(reference: Reference, sources: list[str]) -> tuple[Model, xr.Data
             ConvergenceWarning,
         )
     stats = {
-        "kl": np.array([[max(-optimum.log_density, 0.0) / n for optimum in optima]]),
+        "kl": np.array([[max(-o.log_density, 0.0) / counts.sum() for o in optima]]),
         "converged": np.array([[optimum.converged for optimum in optima]]),
     }
     draws = [
@@ -188,7 +189,8 @@ def _divergence(draw: OneDraw) -> list[Tensor]:
     variance = spread + pt.sqr(theta["sigma"])
     aim, wide = (draw.changing[name] for name in AIM)
     ratio = wide / variance
-    apart = 0.5 * (ratio - 1.0 - pt.log(ratio) + pt.sqr(mean - aim) / variance).sum()
+    each = 0.5 * (ratio - 1.0 - pt.log(ratio) + pt.sqr(mean - aim) / variance)
+    apart = (draw.given.weights * each).sum()
     slopes = pt.grad(apart, list(theta.values()), disconnected_inputs="ignore")
     return [apart, *cast(list[Tensor], slopes)]
 

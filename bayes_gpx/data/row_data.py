@@ -59,6 +59,11 @@ class RowData:
         return found if self.weights is None else [*found, self.weights]
 
 
+def counted(rows: RowData | None, n: int) -> np.ndarray:
+    """How often each of n rows counts: its weight, or once."""
+    return np.ones(n) if rows is None or rows.weights is None else rows.weights
+
+
 @dataclass(frozen=True)
 class RowTotals:
     """What models need to know of the `RowData` of all rows."""

@@ -13,6 +13,7 @@ import pandas as pd
 
 from bayes_gpx.aliases import Column, Table
 from bayes_gpx.data.dates import date_after
+from bayes_gpx.data.row_data import counted
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes.base import WeightedSums
 from bayes_gpx.validation import one_of
@@ -144,10 +145,9 @@ def by_rows(model: ModelLike, where: Points, by: By) -> Points:
 
 def counts_of_rows(model: ModelLike, where: Points) -> np.ndarray:
     """How often each row counts: training rows by their `weights=`, others once; (m,)."""
-    known = model.training.row_data if "positions" in where.inputs else None
-    if known is None or known.weights is None:
+    if "positions" not in where.inputs:
         return np.ones(len(where.X))
-    return known.weights[where.rows]
+    return counted(model.training.row_data, len(model.training.X))[where.rows]
 
 
 def shares_of_variance(

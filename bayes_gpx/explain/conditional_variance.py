@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bayes_gpx.aliases import Draws
+from bayes_gpx.data.row_data import counted
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.level_moves import at_levels, level_shares
@@ -55,10 +56,12 @@ def _of_feature(
 def _redrawn(model: Model, where: Points, name: str) -> Points:
     """The rows with a feature at the nodes of its distribution given the others."""
     X, j = where.X_values, model.training.X.columns.index(name)
-    others = np.delete(X - X.mean(axis=0), j, axis=1)
-    slope = np.linalg.lstsq(others, X[:, j] - X[:, j].mean(), rcond=None)[0]
-    expected = X[:, j].mean() + others @ slope
-    sd = np.sqrt(np.mean((X[:, j] - expected) ** 2))
+    counts = counted(model.training.row_data, len(X))
+    center = np.average(X, axis=0, weights=counts)
+    others, root = np.delete(X - center, j, axis=1), np.sqrt(counts)
+    slope = np.linalg.lstsq(root[:, None] * others, root * (X[:, j] - center[j]), rcond=None)[0]
+    expected = center[j] + others @ slope
+    sd = np.sqrt(np.average((X[:, j] - expected) ** 2, weights=counts))
     moved = np.tile(X, (len(NODES), 1))
     moved[:, j] = (expected + sd * NODES[:, None]).ravel()
     return at_other_x(model, where, moved, np.tile(np.arange(len(X)), len(NODES)))

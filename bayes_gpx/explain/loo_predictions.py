@@ -10,7 +10,7 @@ from arviz_stats import loo
 from arviz_stats.base import array_stats
 
 from bayes_gpx.aliases import Column, Draws
-from bayes_gpx.data.row_data import RowData
+from bayes_gpx.data.row_data import RowData, counted
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.leave_one_out import OF_ONE, as_counted, by_row, draw_left_out
@@ -151,7 +151,7 @@ def loo_predictions(
     joint, terms, mean, spread, *more = found
     observation, training = model.specification.observation, model.training
     exposure, rows = training.scaled_exposure, training.row_data or RowData()
-    counted = 1.0 if rows.weights is None else rows.weights
+    counts = counted(training.row_data, training.n)
     if observation.processes:
         cov = spread @ spread.swapaxes(-1, -2)
         moments = observation.moments(mean + observation.centers, cov)
@@ -159,9 +159,9 @@ def loo_predictions(
     elif observation.class_shape:
         expected, at_most = probabilities(mean, spread @ spread.swapaxes(-1, -2)), []
         label = training.scaled()["y"].astype(int)[:, None]
-        terms = counted * np.log(np.take_along_axis(expected, label[None, None], axis=-1)[..., 0])
+        terms = counts * np.log(np.take_along_axis(expected, label[None, None], axis=-1)[..., 0])
         alone = True if codes is None else np.bincount(codes)[codes] == 1
-        joint = np.where(alone & (counted == 1.0), terms, joint)
+        joint = np.where(alone & (counts == 1.0), terms, joint)
     else:
         expected, *at_most = more
     scaling = training.response_scaling
@@ -207,7 +207,7 @@ def loo_predictions(
     if model.specification.conditioned.ordered:
         pit = _averaged(weights, at_most[0])
         if observation.discrete:
-            probability = _averaged(weights, np.exp(terms / counted))
+            probability = _averaged(weights, np.exp(terms / counts))
             pit -= rng.uniform(size=training.n) * probability
         variables["pit"] = ("obs", np.clip(pit, 0.0, 1.0))
     draw = np.arange(each) if hyper.alone else hyper.draw

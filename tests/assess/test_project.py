@@ -13,7 +13,7 @@ from scipy.stats import nbinom, t as student
 
 import bayes_gpx as bx
 from bayes_gpx.assess import projection as room
-from bayes_gpx.assess.project import project
+from bayes_gpx.assess.project import _constant, project
 from bayes_gpx.assess.projection import Reference, project_to, thinned
 from bayes_gpx.explain.conditional_variance import conditional_variance
 from bayes_gpx.inference.optimise import ascend
@@ -125,6 +125,26 @@ def test_slopes_of_the_divergence_are_finite_differences(gp, reference, monkeypa
         steps = 1e-5 * np.eye(4)
         slope = [(evaluate(x + e)[0] - evaluate(x - e)[0]) / 2e-5 for e in steps]
         assert_allclose(evaluate(x)[1], slope, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("likelihood", ["normal", "poisson"])
+def test_a_row_that_hardly_counts_has_no_part_in_the_divergence(likelihood):
+    """Neither of a submodel, nor of one distribution for all rows."""
+    response = y if likelihood == "normal" else np.round(np.exp(y))
+    weights = np.where(np.arange(N) == 3, 1e-9, 1.0)
+    theta = {k: v for k, v in THETA.items() if likelihood == "normal" or k != "sigma"}
+    options = {"likelihood": likelihood, "scale": False}
+    kept = np.arange(N) != 3
+    both = (
+        bx.GP(X, response, weights=weights, **options),
+        bx.GP(X[kept], response[kept], weights=weights[kept], **options),
+    )
+    kls = []
+    for model in both:
+        reference = Reference.of(model, theta)
+        _, idata = project_to(reference, ["x0", "x1"])
+        kls.append([idata["sample_stats"]["kl"].values.item(), _constant(reference)[1]])
+    assert_allclose(*kls, rtol=1e-4)
 
 
 def test_with_all_features_a_draw_is_its_own_projection(reference):

@@ -87,3 +87,15 @@ def test_of_collinear_features_neither_adds_anything():
     model = bx.GP(twice, y, scale=False)
     found = conditional_variance(model, theta, progressbar=False)
     assert (found[:, [0, 3]] < 1e-20).all() and (found[:, 1:3] > 1e-6).all()
+
+
+@pytest.mark.filterwarnings("ignore:weights have a mean of")
+def test_a_weight_is_as_many_rows():
+    counts = np.resize([1, 3, 2, 9], N)
+    rows = np.repeat(np.arange(N), counts)
+    weighted = bx.GP(X, y, weights=counts * 1.0, scale=False)
+    repeated = bx.GP(X[rows], y[rows], scale=False)
+    found, expected = (
+        conditional_variance(m, THETA, progressbar=False) for m in (weighted, repeated)
+    )
+    assert_allclose(found[rows], expected, rtol=1e-9)
