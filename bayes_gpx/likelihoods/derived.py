@@ -252,6 +252,8 @@ class Derived(ScalarLikelihood):
         """Return y as a variable of the PyMC model at hand."""
         one = pt.as_tensor(1.0 if exposure is None else exposure)
         made = self.distribution(f, pt.cast(one, "float64"), theta)
+        if isinstance(kwargs.get("dims"), str):  # of which PyMC would take the letters
+            kwargs["dims"] = (kwargs["dims"],)
         return cast(Tensor, pm.modelcontext(None).register_rv(made, name, **kwargs))
 
 

@@ -171,6 +171,20 @@ def test_what_cannot_be_a_likelihood_is_refused():
         bx.GP(np.eye(3), [1.0, 1.0, 2.0], likelihood=GAMMA, link="log")
 
 
+@pytest.mark.parametrize("name", ["o", "b", "s"])
+def test_a_hyperparameter_may_have_a_letter_of_obs_as_name(name, data):
+    noisy = custom(
+        lambda f, exposure, **spread: pm.StudentT.dist(nu=4, mu=f, sigma=spread[name]),
+        mean=lambda f, exposure: f,
+        priors={name: pm.HalfNormal.dist(1.0)},
+        support="real",
+    )
+    model = bx.GP(data[0], np.log(data[3]), likelihood=noisy).pymc
+    assert {name, "y"} <= {rv.name for rv in model.basic_RVs}
+    assert set(model.coords) == {"obs", "feature"}
+    assert model.named_vars_to_dims["y"] == ("obs",)
+
+
 def test_it_is_saved_and_loaded(data, tmp_path):
     X, _, _, y = data
     model = bx.GP(X, y, likelihood=GAMMA)

@@ -72,6 +72,8 @@ def test_flipped_bytes_are_refused(kept, tmp_path):
         flipped = bytearray(data)
         flipped[place] ^= 0xFF
         assert load(flipped, tmp_path) is None
+    lost = data[: seal - 20] + bytes(110) + data[seal + 90 :]  # the whole checksum, and beside it
+    assert load(lost, tmp_path) is None
     assert load(data, tmp_path).identical(draws)
 
 
