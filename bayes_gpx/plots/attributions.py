@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.draws.intervals import BOUNDS, interval_of, interval_of_sum, interval_probability
 from bayes_gpx.draws.naming import units_of_result
-from bayes_gpx.plots.layout import LETTER, WIDTH, beside, draw
+from bayes_gpx.plots.layout import LETTER, WIDTH, beside, columns_for, draw, room_right
 from bayes_gpx.plots.selection import (
     ONE_UNIT,
     against,
@@ -29,6 +29,7 @@ from bayes_gpx.plots.selection import (
     with_values,
 )
 from bayes_gpx.plots.visuals import (
+    MINUS,
     bars_across,
     few_numbers,
     label_axes,
@@ -161,10 +162,12 @@ def _bars(
     extent = np.append(interval.values, 0.0)
     low, high = np.nanmin(extent), np.nanmax(extent)
     width, several = (high - low) or 1.0, found.sizes["obs"] > 1
-    right = high + (VALUES if several else 0.05) * width
-    names = [short(feature, 24) for feature in mean["feature"].values]
+    names, texts = [short(feature, 24) for feature in mean["feature"].values], values_of(value)
+    columns = pc_kwargs.get("col_wrap", columns_for(found.sizes["obs"]))
+    room = max(VALUES, room_right(texts, names, columns)) if several else 0.05
+    right = high + room * width
     right_column = {"x": right, "horizontal_align": "right", "size": 8}
-    values = [("", texts_down, values_of(value) + " ", right_column)] if several else []
+    values = [("", texts_down, texts + " ", right_column)] if several else []
     rows = names if several else with_values(value.isel(obs=0))
     some = f" ({len(order)} largest of {known} features)" if len(order) < known else ""
     prob = interval_probability(ci_prob, dataset)
@@ -276,18 +279,20 @@ def plot_waterfall(
     zero = high + SPACE * width - min(bounds.values.min(), 0.0)
     right = zero + max(bounds.values.max(), 0.0) + SPACE * width
     room = WIDTH - 0.3 - LETTER * max(map(len, names))
-    figure_width = (right - low) * room / (room - NUMBERS)
-    limits = (low - SPACE * (high - low), low + figure_width)
-    ticks = MaxNLocator(3 if 4 * (high - low) > figure_width else 2).tick_values(low, high)
-    ticks = [t for t in ticks if low <= t <= high]
-    apart = TICK * figure_width / room
-    alone = _scale(min(bounds.values.min(), 0.0), max(bounds.values.max(), 0.0), apart)
-    alone = [t for t in alone if zero + t > ticks[-1] + apart] if ticks else alone
-    numbers = [f"{t:.6g}" for t in ticks] + [f"{t:+.6g}" if t else "0" for t in alone]
-    numbers = [text.replace("-", "\N{MINUS SIGN}") for text in numbers]
     moments = zip(steps.values, *interval.values.T, strict=True)
     texts = ["{} [{}, {}]".format(*written(*three, plus=True)) for three in moments]
     texts[-1] += " in all"
+    numbers = max(NUMBERS, 0.8 * LETTER * max(map(len, texts)))
+    figure_width = (right - low) * room / (room - numbers)
+    limits = (low - SPACE * (high - low), low + figure_width)
+    ticks = MaxNLocator(3 if 4 * (high - low) > figure_width else 2).tick_values(low, high)
+    ticks = [t for t in ticks if low <= t <= high]
+    longest = max(len(f"{t:+.6g}") for t in MaxNLocator(1).tick_values(0.0, np.abs(bounds).max()))
+    apart = max(TICK, LETTER * longest) * figure_width / room
+    alone = _scale(min(bounds.values.min(), 0.0), max(bounds.values.max(), 0.0), apart)
+    alone = [t for t in alone if zero + t > ticks[-1] + apart] if ticks else alone
+    marked = [f"{t:.6g}" for t in ticks] + [f"{t:+.6g}" if t else "0" for t in alone]
+    marked = [text.replace("-", MINUS) for text in marked]
     heading = {"text": f"step, {prob:.0%} interval", "y": 0}
     column = {"x": right, "horizontal_align": "left", "size": 9}
     rows = np.array([0.4, len(mean) + 0.6])
@@ -322,7 +327,7 @@ def plot_waterfall(
                 "",
                 set_xticks,
                 0.0,
-                {"values": [*ticks, *(zero + t for t in alone)], "labels": numbers},
+                {"values": [*ticks, *(zero + t for t in alone)], "labels": marked},
             ),
             ("", names_down, steps, {"names": names}),
             ("xlabel", label_axes, steps, {"x": f"{axis}; on the right: each step alone"}),

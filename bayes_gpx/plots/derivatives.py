@@ -13,7 +13,7 @@ from arviz_plots.visuals import hline, set_xlim, vline
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.draws.naming import units_of_result
-from bayes_gpx.plots.layout import beside, columns_for, draw
+from bayes_gpx.plots.layout import beside, columns_for, draw, room_right
 from bayes_gpx.plots.selection import (
     ONE_AXIS,
     about,
@@ -36,6 +36,7 @@ from bayes_gpx.plots.visuals import (
     SIGNS,
     bars_across,
     colored_points,
+    few_numbers,
     intervals_along,
     is_plotly,
     label_axes,
@@ -211,8 +212,9 @@ def plot_slopes(
     wide, narrow = chosen[needed] / unit, chosen["band_pointwise"] / unit
     low, high = float(wide.fillna(0.0).min()), float(wide.fillna(0.0).max())
     columns = min(count, pc_kwargs.get("col_wrap", columns_for(count)))
-    right = high + (high - low) * NUMBERS.get(columns, 0.75)
     numbers = xr.apply_ufunc(lambda *m: "{} ± {}".format(*written(*m)), mean, sd, vectorize=True)
+    room = max(NUMBERS.get(columns, 0.75), room_right(numbers, names, columns))
+    right = high + (high - low) * room
     each, together = {"color": "gray", "width": 4}, {"color": "gray", "alpha": 0.4, "width": 2}
     points = {"unsure": covers_zero(chosen["band_pointwise"]), "size": 30, "width": 1.5}
     labels = {"title": lambda da: f"observation {short(da['obs'])}", "x": "slope / its sd"}
@@ -229,6 +231,7 @@ def plot_slopes(
             ("", set_xlim, 0.0, {"limits": (low - 0.3, right)}),
             ("", texts_down, numbers, {"x": right, "horizontal_align": "right", "size": 8}),
             ("", names_down, mean, {"names": names}),
+            ("", few_numbers, mean, {}),
             ("xlabel", label_axes, mean, labels),
         ],
         f"Slopes{about(dataset)}{some}{rows}, mean ± sd [{units_of_result(dataset)}]; "

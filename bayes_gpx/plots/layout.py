@@ -145,6 +145,13 @@ def beside(names: Iterable[str]) -> float:
     return GAP + LETTER * max(map(len, names), default=0)
 
 
+def room_right(texts: xr.DataArray, names: Iterable[str], columns: int) -> float:
+    """Room for small texts right of the data of a panel, as a share of the data's width."""
+    panel = (WIDTH - beside(names)) / columns - 0.15
+    taken = min(0.7, 0.8 * LETTER * max(map(len, texts.values.ravel())) / panel)
+    return taken / (1.0 - taken)
+
+
 def add_legend(pc: PlotCollection, styles: Styles) -> None:
     """Name what is drawn, below the panels."""
     if pc.backend in BELOW:

@@ -1,6 +1,7 @@
 """Visuals of a panel, through the backends of arviz_plots."""
 
 from collections.abc import Callable, Mapping, Sequence
+from textwrap import fill
 from typing import Any
 
 import matplotlib as mpl
@@ -43,11 +44,23 @@ def pale(color: str) -> str:
     return to_hex(tuple(1.0 - UNCERTAIN * (1.0 - np.array(to_rgb(color)))))
 
 
+MINUS = "\N{MINUS SIGN}"
+
+IN_NARROW = 24
+"""Letters of the name of an axis in one line, where three or more panels are side by side."""
+
+LONG = 1e7
+"""Numbers of this size and above are written with an exponent."""
+
+
 def few_numbers(da: xr.DataArray, target: Any) -> None:
     """Have so few numbers along x that long numbers do not touch."""
     if hasattr(target, "locator_params"):  # matplotlib's panels; arviz_plots has no name for it
         narrow = target.get_subplotspec().get_gridspec().ncols > 2
         target.locator_params("x", nbins=3 if narrow else 5)
+        if not 1e-4 <= np.abs(target.get_xlim()).max() < 1e6:
+            # Their power would stand below the axis, on its name.
+            target.xaxis.set_major_formatter(lambda x, _: f"{x:.4g}".replace("-", MINUS))
 
 
 def decimals(*numbers: float) -> int:
@@ -59,9 +72,10 @@ def decimals(*numbers: float) -> int:
 def written(*numbers: float, plus: bool = False) -> list[str]:
     """Numbers with as many decimals as two digits of the largest need; `plus` signs the first."""
     places = decimals(*numbers)
-    texts = [f"{round(float(number), places) + 0.0:.{places}f}" for number in numbers]
+    form = ".3g" if np.abs(numbers).max() >= LONG else f".{places}f"
+    texts = [f"{round(float(number), places) + 0.0:{form}}" for number in numbers]
     texts[0] = f"+{texts[0]}" if plus and numbers[0] > 0 else texts[0]
-    return [text.replace("-", "\N{MINUS SIGN}") for text in texts]
+    return [text.replace("-", MINUS) for text in texts]
 
 
 def level_names(value: xr.DataArray) -> dict[float, str]:
@@ -220,16 +234,17 @@ def label_axes(
     **kwargs: Any,
 ) -> Any:
     """Name the axes, the vertical one once in a row, with the numbers that panels share."""
-    backend, first = backend_from_object(target), True
+    backend, first, letters = backend_from_object(target), True, 1000
     if title is not None:
         backend.title(title(da) if callable(title) else title, target, **kwargs)
     if hasattr(target, "tick_params"):  # matplotlib's, which hide numbers above empty places
         target.tick_params(labelbottom=True)
-        first = target.get_subplotspec().is_first_col()
+        place = target.get_subplotspec()
+        first, letters = place.is_first_col(), IN_NARROW if place.get_gridspec().ncols > 2 else 1000
     if y is not None and first:
         backend.ylabel(y, target)
     if x is not None:
-        return backend.xlabel(x(da) if callable(x) else x, target)
+        return backend.xlabel(fill(x(da) if callable(x) else x, letters), target)
 
 
 def value_axis(

@@ -110,6 +110,17 @@ def test_a_waterfall_leads_from_the_prediction_at_the_baseline(regression):
         bx.plot_waterfall(found, obs=2, predictions=predicted.isel(obs=[2]))
 
 
+def test_values_of_any_length_are_written_right_of_the_bars():
+    found = attributed(6)
+    found["value"] = found["value"] * 1e8
+    fig = bx.plot_attributions(found, backend="matplotlib").viz["figure"].item()
+    fig.canvas.draw()
+    for axes in fig.axes:
+        bars = np.nanmax([np.nanmax(line.get_xdata()) for line in axes.lines])
+        left = min(text.get_window_extent().x0 for text in axes.texts)
+        assert left > axes.transData.transform((bars, 0.0))[0]
+
+
 @pytest.mark.parametrize("scale", [1.0, 300.0, 1e-4])
 @pytest.mark.parametrize("narrow", [1.0, 0.02])
 def test_intervals_of_a_waterfall_have_a_scale_of_their_own(scale, narrow):
