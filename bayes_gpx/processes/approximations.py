@@ -183,7 +183,8 @@ class Inducing(Approximation):
         points = np.asarray(self.m)
         if points.ndim != 2 or points.dtype.kind not in "iuf" or not np.isfinite(points).all():
             raise ValueError(
-                f"Inducing points have shape {points.shape}. Pass finite numbers (m, d)."
+                f"Inducing points have shape {points.shape} and type {points.dtype}. Pass finite "
+                "numbers (m, d); levels of categories as columns of 0 and 1, and dates as days."
             )
         object.__setattr__(self, "m", tuple(map(tuple, points.astype("float64").tolist())))
 

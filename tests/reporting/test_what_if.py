@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -234,6 +235,8 @@ def test_outputs_classes_and_groups_are_explained_as_by_the_package(kind, opened
     data = opened(model, theta, new, groups=groups)
     own = {} if groups is None else {"groups_new": groups}
     start = "[...model.baselines.mean, ...x.slice(model.baselines.mean.length)]"
+    options = {"draws": 8000, "progressbar": False, "seed": 1, **own}
+    explained = cache(lambda verb: verb(model, theta, new, **options))  # of all classes
     for k, function in enumerate(data["functions"]):
         engine.eval(f"model = showing(model, {k})")
         at = "model.points.map(x => "
@@ -247,7 +250,6 @@ def test_outputs_classes_and_groups_are_explained_as_by_the_package(kind, opened
         if function["response"] is None:
             continue
         engine.eval("model.each = 8000")
-        options = {"draws": 8000, "progressbar": False, "seed": 1, **own}
         calls = {
             "derivative": [(bx.derivatives, "slopes(model, x, 'response')")],
             "attribution": [
@@ -258,7 +260,7 @@ def test_outputs_classes_and_groups_are_explained_as_by_the_package(kind, opened
         for name, asked_for in calls.items():
             for function, expression in asked_for:
                 found = np.stack([summaries(row) for row in call(engine, f"{at} {expression})")])
-                result = function(asked, theta, new, **options).isel({"class": k})
+                result = explained(function).isel({"class": k})
                 moments = [result[f"{name}_mean"].values, result[f"{name}_sd"].values]
                 off = np.abs(found[..., 0] - moments[0])
                 assert (off < 0.02 * moments[1] + 1e-4).all()
