@@ -366,8 +366,7 @@ class _Search:
         seed = int(np.random.default_rng(spawned).integers(2**31))
         fitted = model.fit(**self.options, seed=seed) if self.known is None else self.known
         found = self.found(model, fitted)
-        left = training.rows(rows)
-        return _Part(found.scores(left, self.sizes) * counted(left.row_data, left.n), found.path)
+        return _Part(found.scores(training.rows(rows), self.sizes), found.path)
 
 
 def _without(search: _Search, fold: int) -> _Part:

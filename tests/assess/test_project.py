@@ -147,6 +147,15 @@ def test_a_row_that_hardly_counts_has_no_part_in_the_divergence(likelihood):
     assert_allclose(*kls, rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore:weights have a mean of")
+def test_scores_of_weighted_rows_are_theirs_left_out():
+    """With a fold for each row, and all features."""
+    model = bx.GP(X, y, weights=np.resize([1.0, 3.0, 0.5], N), scale=False)
+    table = project(model, THETA, folds=N, seed=1, **QUIET).table
+    expected = bx.loo_predictions(model, THETA, **QUIET)["elpd"].sum()
+    assert_allclose(table["elpd"].iloc[-1], expected, rtol=1e-6)
+
+
 def test_with_all_features_a_draw_is_its_own_projection(reference):
     _, idata = project_to(reference, ["x0", "x1", "x2"])
     assert_allclose(idata["sample_stats"]["kl"], 0.0, atol=1e-13)
