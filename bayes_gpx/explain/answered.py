@@ -115,6 +115,10 @@ type Of = (
 """What functions explain: the mean of y, an event, or the weight of a column of Z."""
 
 
+OF_NO_EVENT = ("f", "y", "value", "level", "exposure")
+"""Quantities that are the same for all numbers `at` of an event; others depend on them."""
+
+
 def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
     """Let a function explain an event of y or a weight by its options `of` and `at`."""
     own = "log_variance" in str(signature(function).parameters["of"].annotation)
@@ -144,7 +148,8 @@ def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
         if not np.ndim(at):
             return each[0]
         first, others = each[0], each[1:]
-        common = [n for n, v in first.items() if all(v.equals(one[n]) for one in others)]
+        alike = (n for n in first if str(n).split("_")[0] in OF_NO_EVENT)
+        common = [n for n in alike if all(first[n].equals(one[n]) for one in others)]
         found = side_by_side("at", values.tolist(), each, common).assign(first[common])
         words = KINDS[cast(str, of)].replace("{at}", "`at`")
         return found.assign_attrs(event=words.format(y=cast(Any, model).training.y_name))

@@ -108,6 +108,7 @@ def plot_predictions(
     one_output(dataset)
     if "sd_mean" in dataset:  # of the mean, in the scale of y
         dataset = dataset.sel({"class": "mean"}, drop=True)
+    dataset = dataset.squeeze("at") if dataset.sizes.get("at") == 1 else dataset
     name = _response(dataset, y)
     prob = interval_probability(ci_prob, dataset)
     if "at" in dataset.dims:

@@ -58,8 +58,10 @@ def few_numbers(da: xr.DataArray, target: Any) -> None:
     if hasattr(target, "locator_params"):  # matplotlib's panels; arviz_plots has no name for it
         narrow = target.get_subplotspec().get_gridspec().ncols > 2
         target.locator_params("x", nbins=3 if narrow else 5)
-        if not 1e-4 <= np.abs(target.get_xlim()).max() < 1e6:
-            # Their power would stand below the axis, on its name.
+        low, high = target.get_xlim()
+        largest = max(abs(low), abs(high))
+        if not 1e-4 <= largest < 1e6 and largest < 100.0 * abs(high - low):
+            # Their power would stand below the axis, on its name. Four digits tell them apart.
             target.xaxis.set_major_formatter(lambda x, _: f"{x:.4g}".replace("-", MINUS))
 
 

@@ -409,6 +409,20 @@ def test_predictions_of_an_event_are_drawn():
         bx.plot_predictions(found.sel(at=AT), TIMES[:3], backend="none")
 
 
+@pytest.mark.parametrize("at", [[AT], [1e4, 2e4]])
+def test_what_depends_on_numbers_has_their_dim_whatever_its_values(at):
+    """Also of a single number, and where all probabilities are 0."""
+    model, theta = bx.GP(X, TIMES, likelihood="weibull"), KERNEL | {"shape": 2.0}
+    options = {"of": "survival", "obs": X.index[:3], "seed": 1, **QUIET}
+    found = bx.predictions(model, theta, at=at, **options)
+    shares = bx.attributions(model, theta, at=at, **options)
+    assert found["survival"].dims == ("chain", "draw", "obs", "at")
+    assert found["survival_mean"].dims == found["response_mean"].dims == ("obs", "at")
+    assert shares["attribution_mean"].dims == ("obs", "feature", "at")
+    assert "at" not in found["f_mean"].dims and "at" not in shares["value"].dims
+    bx.plot_predictions(found, backend="none")
+
+
 def test_an_event_at_several_numbers_is_drawn_as_a_curve_for_each_row():
     model, theta = bx.GP(X, TIMES, likelihood="weibull"), KERNEL | {"shape": 2.0}
     options = {"of": "survival", "obs": X.index[:2], "seed": 1, **QUIET}

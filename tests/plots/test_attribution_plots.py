@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex, to_rgb
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
-from bayes_gpx.plots.visuals import EDGE, NEGATIVE, ON_WHITE, POSITIVE
+from bayes_gpx.plots.visuals import EDGE, NEGATIVE, ON_WHITE, POSITIVE, few_numbers
 
 FEATURES = ["wind", "rain", "sun", "ice"]
 SIZE = np.array([0.5, 4.0, 1.0, 2.0])
@@ -108,6 +108,18 @@ def test_a_waterfall_leads_from_the_prediction_at_the_baseline(regression):
     assert axes.get_xlabel() == "f [pressure]; on the right: each step alone"
     with pytest.raises(ValueError, match="The obs of predictions differ"):
         bx.plot_waterfall(found, obs=2, predictions=predicted.isel(obs=[2]))
+
+
+@pytest.mark.parametrize(
+    "ends", [(2459000.0, 2459365.0), (-2e6, 3e6), (0.0, 3e-7), (1e9, 1e9 + 50)]
+)
+def test_numbers_along_an_axis_differ(ends):
+    fig, axes = plt.subplots()
+    axes.plot(ends, [0.0, 1.0])
+    few_numbers(None, axes)
+    fig.canvas.draw()
+    shown = labels(axes.get_xticklabels())
+    assert len(set(shown)) == len(shown) > 2
 
 
 def test_values_of_any_length_are_written_right_of_the_bars():
