@@ -187,16 +187,10 @@ SYNONYMS = {
     "fit": {
         "random_seed": "seed",
         "random_state": "seed",
-        "rng": "seed",
-        "n_draws": "draws",
-        "num_draws": "draws",
         "num_samples": "draws",
-        "n_tune": "tune",
-        "num_tune": "tune",
         "num_warmup": "tune",
         "warmup": "tune",
         "num_chains": "chains",
-        "n_jobs": "cores",
         "progress_bar": "progressbar",
     },
     "method": {

@@ -221,13 +221,14 @@ def _curves(
     """Curves over several numbers `at` that an event has, in a panel for each row."""
     many = dataset.sizes["obs"]
     if along is not None or many > MOST_PANELS:
-        wrong = f"{many} rows" if along is None else f"{dataset.sizes['at']} values of at"
-        cure = f"at most {MOST_PANELS}: dataset.isel(obs=...)" if along is None else "one for along"
-        raise ValueError(f"The dataset has {wrong}. Choose {cure}.")
+        raise ValueError(
+            f"The dataset has {dataset.sizes['at']} values of at for {many} rows. Choose one of them, "
+            f"dataset.sel(at=...), or curves of at most {MOST_PANELS} rows, without along."
+        )
     over = dataset.rename({"obs": "row"}).rename({"at": "obs"}).sortby("obs")
     mean = over[f"{name}_mean"].reset_coords(drop=True)
-    said = str(dataset.attrs["event"]).replace("`at`", "at")
     along_x = {"x": mean["obs"].broadcast_like(mean), "joined": True, "color": "C0"}
+    said = dataset.attrs["event"].replace("`at`", "at")
     texts = {"x": "at", "y": said, "title": lambda da: f"row {short(da['row'])}"}
     layers: list[Layer] = [
         ("interval", intervals_along, interval_of(over, name, prob), {"alpha": 0.45, **along_x}),
@@ -237,9 +238,8 @@ def _curves(
     ]
     if name == "survival":
         layers.insert(3, ("", set_ylim, mean, {"limits": (-0.04, 1.04)}))
-    title = f"Predictions, {prob:.0%} intervals"
-    options: dict[str, Any] = {"backend": backend, "cols": ["row"], "sharey": True}
-    return draw(mean.rename("response"), layers, title, pc_kwargs, **options)
+    mean, title = mean.rename("response"), f"Predictions, {prob:.0%} intervals"
+    return draw(mean, layers, title, pc_kwargs, backend=backend, cols=["row"], sharey=True)
 
 
 def _is_response(dataset: xr.Dataset) -> bool:

@@ -439,10 +439,10 @@ def test_an_event_at_several_numbers_is_drawn_as_a_curve_for_each_row():
         for bound in ends.sel(obs=row).transpose("quantile", "at").values:
             gaps = np.abs(corners[None] - np.column_stack([found["at"], bound])[:, None])
             assert_allclose(gaps.max(axis=2).min(axis=1), 0.0, atol=1e-12)
-    with pytest.raises(ValueError, match="3 values of at. Choose one"):
+    with pytest.raises(ValueError, match="3 values of at for 2 rows. Choose one"):
         bx.plot_predictions(found, along="x0", backend="none")
     many = found.isel(obs=np.zeros(25, int))
-    with pytest.raises(ValueError, match="25 rows. Choose at most 24"):
+    with pytest.raises(ValueError, match="for 25 rows. Choose one .* of at most 24 rows"):
         bx.plot_predictions(many, backend="none")
 
 
