@@ -12,6 +12,7 @@ import pymc as pm
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Table
+from bayes_gpx.data.row_data import counted
 from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws.hyperparameter_draws import (
     hyperparameter_draws,
@@ -137,7 +138,7 @@ def compare(
         for name, fitted in models.items()
         if given
     }
-    scored = {name: _scored(*fitted, groups, order, start) for name, fitted in models.items()}
+    scored = {name: scores(*fitted, groups, order, start) for name, fitted in models.items()}
     frame = arviz_stats.compare(scored, method=method, round_to="none")
     frame = frame.assign(held_out=np.nan, held_out_se=np.nan)
     for name, terms in held_out.items():
@@ -314,15 +315,16 @@ def _codes(training: TrainingData, groups: str | Column) -> np.ndarray:
     return read_groups(training, groups)[0]
 
 
-def _scored(
+def scores(
     model: Model,
     idata: xr.DataTree,
-    groups: str | Column | None,
-    order: str | Column | None,
-    start: int | None,
+    groups: str | Column | None = None,
+    order: str | Column | None = None,
+    start: int | None = None,
 ) -> arviz_stats.ELPDData:
     """ArviZ's scores of one model; rows, groups or times are their points."""
     weights: dict[str, xr.DataArray] = {}
+    counts = None  # how often rows count, unless all count once
     options, alone = {"progressbar": False}, _alone(idata)
     draws = _fixed(model, idata) if alone else idata
     if groups is not None:
@@ -334,7 +336,10 @@ def _scored(
             weights = dict(zip(("log_weights", "pareto_k"), found, strict=True))
     else:
         terms = of_responses(model, draws, **options)
-        if model.specification.weighted and not alone:
+        if model.specification.weighted:
+            counts = counted(model.training.row_data, model.training.n)
+            terms = terms / counts
+        if counts is not None and not alone:
             found = ratios(model, draws, **options).azstats.psislw(dim=["chain", "draw"])
             weights = dict(zip(("log_weights", "pareto_k"), found, strict=True))
     if alone:
@@ -346,7 +351,19 @@ def _scored(
             "log_likelihood": terms.to_dataset(name="y"),
         }
     )
-    return arviz_stats.loo(tree, pointwise=True, **weights)
+    found = arviz_stats.loo(tree, pointwise=True, **weights)
+    return found if counts is None else _weighed(found, averaged(terms), counts)
+
+
+def _weighed(
+    found: arviz_stats.ELPDData, plain: np.ndarray, counts: np.ndarray
+) -> arviz_stats.ELPDData:
+    """Scores with those of each row times its weight; `plain` are without importance weights."""
+    each = found.elpd_i * counts
+    found.p = float(plain @ counts - each.sum())
+    found.elpd, found.se = float(each.sum()), float(np.sqrt(each.size * each.var()))
+    found.elpd_i = each
+    return found
 
 
 def _held_out(

@@ -315,13 +315,13 @@ class _Found:
         if size:
             submodel, idata = self.submodels[size]
             return _score(submodel, idata, rows.only(submodel.training.X.sources))
-        return averaged(
-            log_density_at(model, hyperparameter_draws(model, idata), rows, *self.constant)
-        )
+        hyper = hyperparameter_draws(model, idata)
+        return averaged(log_density_at(model, hyper, rows, *self.constant), rows.row_data)
 
 
 def _score(model: Model, idata: Draws, rows: TrainingData) -> np.ndarray:
-    return averaged(held_out_log_likelihood(model, idata, rows, progressbar=False))
+    terms = held_out_log_likelihood(model, idata, rows, progressbar=False)
+    return averaged(terms, rows.row_data)
 
 
 class _Part(NamedTuple):

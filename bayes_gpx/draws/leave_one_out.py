@@ -10,6 +10,7 @@ import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.aliases import Draws, Labels, Tensor
+from bayes_gpx.data.row_data import RowData, counted
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
@@ -272,10 +273,14 @@ def log_density_at(
     return xr.DataArray(terms.reshape(shape), coords, ["chain", "draw", "obs"])
 
 
-def averaged(terms: xr.DataArray) -> np.ndarray:
-    """Log of the mean over draws of densities, from logs (chain, draw, obs): (obs,)."""
+def averaged(terms: xr.DataArray, rows: RowData | None = None) -> np.ndarray:
+    """Logs of means over draws of densities, from logs (chain, draw, obs): (obs,).
+
+    Terms of `rows` with weights are weighted, and so are the results.
+    """
     each = terms.transpose("chain", "draw", "obs").values.reshape((-1, terms.sizes["obs"]))
-    return np.logaddexp.reduce(each, axis=0) - np.log(len(each))
+    counts = counted(rows, each.shape[1])
+    return counts * (np.logaddexp.reduce(each / counts, axis=0) - np.log(len(each)))
 
 
 def log_likelihood_given(

@@ -198,7 +198,7 @@ def loo_predictions(
         "log_weights": ((*LEAD, "obs"), every),
         f"{name}_mean": (dims, first),
         f"{name}_sd": (dims, sd),
-        "elpd": ("obs", _log_averaged(log_weights, terms) - training.log_units),
+        "elpd": ("obs", counts * _log_averaged(log_weights, terms / counts) - training.log_units),
         "pareto_k": ("obs", pareto_k),
     }
     variables |= under_one_name(variables, name)

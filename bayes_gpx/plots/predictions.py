@@ -222,8 +222,8 @@ def _curves(
     many = dataset.sizes["obs"]
     if along is not None or many > MOST_PANELS:
         raise ValueError(
-            f"The dataset has {dataset.sizes['at']} values of at for {many} rows. Choose one of them, "
-            f"dataset.sel(at=...), or curves of at most {MOST_PANELS} rows, without along."
+            f"The dataset has {dataset.sizes['at']} values of at for {many} rows. Choose one of "
+            f"them, dataset.sel(at=...), or curves of at most {MOST_PANELS} rows, without along."
         )
     over = dataset.rename({"obs": "row"}).rename({"at": "obs"}).sortby("obs")
     mean = over[f"{name}_mean"].reset_coords(drop=True)

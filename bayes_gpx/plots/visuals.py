@@ -49,8 +49,8 @@ MINUS = "\N{MINUS SIGN}"
 IN_NARROW = 24
 """Letters of the name of an axis in one line, where three or more panels are side by side."""
 
-LONG = 1e7
-"""Numbers of this size and above are written with an exponent."""
+LONG, MOST_PLACES = 1e7, 6
+"""Numbers of this size and above, or with more decimals, are written with an exponent."""
 
 
 def few_numbers(da: xr.DataArray, target: Any) -> None:
@@ -74,7 +74,7 @@ def decimals(*numbers: float) -> int:
 def written(*numbers: float, plus: bool = False) -> list[str]:
     """Numbers with as many decimals as two digits of the largest need; `plus` signs the first."""
     places = decimals(*numbers)
-    form = ".3g" if np.abs(numbers).max() >= LONG else f".{places}f"
+    form = ".3g" if np.abs(numbers).max() >= LONG or places > MOST_PLACES else f".{places}f"
     texts = [f"{round(float(number), places) + 0.0:{form}}" for number in numbers]
     texts[0] = f"+{texts[0]}" if plus and numbers[0] > 0 else texts[0]
     return [text.replace("-", MINUS) for text in texts]

@@ -10,7 +10,7 @@ from scipy import stats
 
 import bayes_gpx as bx
 import oracle
-from bayes_gpx.assess.compare import _scored
+from bayes_gpx.assess.compare import scores
 from bayes_gpx.draws.left_out_together import densities_in_order
 
 rng = np.random.default_rng(9)
@@ -108,7 +108,7 @@ def test_a_score_in_order_is_that_of_a_refit():
     priors = {"lengthscale": 0.6, "amplitude": 1.0, "sigma": pm.HalfNormal.dist(1.0)}
     model = bx.GP(times, y, priors=priors, scale=False)
     idata = model.fit("laplace", draws=2000, **QUIET)
-    found = _scored(model, idata, None, TIME, 18).elpd_i.values
+    found = scores(model, idata, None, TIME, 18).elpd_i.values
     K, grid = oracle.expquad(times, times, np.array([0.6])), np.linspace(0.02, 3.0, 120)
     for place, t in enumerate(range(18, N)):
         past, ahead = [], []

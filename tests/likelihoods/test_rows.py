@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,7 @@ from bayes_gpx.inference.log_density import Density
 from bayes_gpx.likelihoods import named
 from bayes_gpx.likelihoods.rows import CENSORING, Censored
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.reporting.sections.inference import _loo
 
 pytestmark = pytest.mark.filterwarnings("ignore:weights have a mean of")
 RNG = np.random.default_rng(3)
@@ -335,11 +337,18 @@ def test_draws_are_reweighted_for_a_row_that_counts_several_times():
     found = bx.loo_predictions(model, fit, progressbar=False, seed=1)
     assert_allclose(found["y_mean"][row], mean.mean(), rtol=0.01)
     assert_allclose(found["y_sd"][row], expected, rtol=0.01)
+    elpd = WEIGHTS[row] * np.log(stats.norm.pdf(y[row], mean, variance**0.5).mean())
+    assert_allclose(found["elpd"][row], elpd, rtol=0.02)
     each = bx.loo_predictions(model, fit, groups=np.arange(N), progressbar=False, seed=1)
     assert_allclose(found["log_weights"], each["log_weights"], atol=1e-7)
     both = {"one": (model, fit), "other": (model, fit)}
     compared = bx.compare(both)
     assert_allclose(compared["elpd"], found["elpd"].sum(), rtol=1e-7)
+    assert_allclose(compared["se"], np.sqrt(N) * found["elpd"].std(), rtol=1e-7)
+    fit["log_likelihood"] = bx.log_likelihood(model, fit, progressbar=False)[["log_likelihood"]]
+    reported = SimpleNamespace(fitted=True, idata=fit, model=model, facts={})
+    list(_loo(reported))
+    assert_allclose(reported.facts["loo"]["elpd"], found["elpd"].sum(), rtol=1e-7)
 
 
 STEPS = 1e-4, -1e-4

@@ -179,7 +179,14 @@ def test_a_waterfall_of_a_gpx_excludes_the_deviations_of_rows(regression):
 
 
 @pytest.mark.parametrize(
-    ("largest", "written"), [(54.3, "+54"), (0.0283, "+0.028"), (3.96, "+4.0")]
+    ("largest", "written"),
+    [
+        (54.3, "+54"),
+        (0.0283, "+0.028"),
+        (3.96, "+4.0"),
+        (2.5e9, "+2.5e+09"),
+        (3e-9, "+3e\N{MINUS SIGN}09"),
+    ],
 )
 def test_numbers_have_two_digits(largest, written):
     data = attributed(1)

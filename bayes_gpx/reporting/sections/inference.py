@@ -12,6 +12,7 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from bayes_gpx.assess.compare import scores
 from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, LOWEST_BFMI
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.reporting.page import TONES, Part, Prose, Section, Table, number, picture
@@ -192,7 +193,10 @@ def _loo(findings: Findings) -> Iterator[Part]:
     name = findings.model.in_model("y")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of Pareto k, which is told below
-        found = az.loo(findings.idata, var_name=name, pointwise=True)
+        if findings.model.specification.weighted:
+            found = scores(findings.model, findings.idata)
+        else:
+            found = az.loo(findings.idata, var_name=name, pointwise=True)
     bad = np.asarray(found.pareto_k).ravel() > found.good_k
     tone = "bad" if bad.any() else "good"
     known = {name: float(found[name]) for name in ("elpd", "se", "p", "good_k")}
