@@ -434,10 +434,8 @@ def _closest(
     model: Model, aim: Any, mean: np.ndarray, spread: np.ndarray, theta: Mapping[str, Any]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Moments of the f of all rows that is closest to the responses `aim` of a draw."""
-    observation, counts = (
-        model.specification.observation,
-        counted(model.training.row_data, model.training.n),
-    )
+    observation = model.specification.observation
+    counts = counted(model.training.row_data, model.training.n)
     center = np.average(mean, axis=0, weights=counts)
     if observation.normal:
         return center, np.average(spread + (mean - center) ** 2, weights=counts)
