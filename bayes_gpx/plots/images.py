@@ -45,6 +45,7 @@ from bayes_gpx.plots.visuals import (
     cells,
     colored_points,
     colors_of,
+    few_numbers,
     label_axes,
     names_across,
     names_down,
@@ -343,6 +344,7 @@ def plot_map(
         data,
         [
             ("places", _places, data, drawn),
+            ("", few_numbers, data, {"most": 3}),
             ("labels", label_axes, data, {"title": title_of, "size": 10, "x": across, "y": up}),
         ],
         f"{words['title']} [{units_of_result(dataset)}]; dark outline: the {words['interval']} "
