@@ -60,7 +60,7 @@ def refuse_averages(where: Points) -> None:
 
 
 def averaged(question: Question, weights: Weights) -> Question:
-    """The weighted sums of a question, without new responses and without deviations beside."""
+    """The weighted sums of a question, without new responses and without deviations."""
     sums = weights.values.sum(axis=1)
     offset = np.asarray(question.offset) * sums[0]
     if np.any(question.offset) and np.ptp(sums) > 1e-9 * max(1.0, np.abs(sums).max()):

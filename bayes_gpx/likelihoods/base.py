@@ -72,7 +72,7 @@ class Likelihood(ABC):
         Name of the mean response, such as "rate". None, the default, if it is f itself; y then
         varies around f with a variance that does not depend on f.
     shaped_by : tuple of str
-        Hyperparameters that the mean response depends on, beside f. `response`, `expected` and
+        Hyperparameters that the mean response depends on, as on f. `response`, `expected` and
         `rates` then take `theta`, also with a value of each for every f. None by default.
     level : float or None
         The response is this quantile of y in place of the mean, as 0.5 for the median; `variance`
@@ -483,5 +483,5 @@ def _nodes(mean: Tensor, sd: Tensor) -> tuple[Tensor, np.ndarray]:
 
 
 def column(exposure: Exposure) -> Exposure:
-    """Exposure as a column (n, 1), beside nodes (n, K) of f."""
+    """Exposure as a column (n, 1), to go with nodes (n, K) of f."""
     return None if exposure is None else exposure[:, None]

@@ -17,6 +17,7 @@ from scipy.special import expit
 
 import bayes_gpx as bx
 import lifelines_values
+from bayes_gpx.draws.leave_one_out import ratios
 from bayes_gpx.draws.left_out_together import densities_of_groups
 from bayes_gpx.inference.log_density import Density
 from bayes_gpx.likelihoods import named
@@ -349,6 +350,24 @@ def test_draws_are_reweighted_for_a_row_that_counts_several_times():
     reported = SimpleNamespace(fitted=True, idata=fit, model=model, facts={})
     list(_loo(reported))
     assert_allclose(reported.facts["loo"]["elpd"], found["elpd"].sum(), rtol=1e-7)
+
+
+@pytest.mark.parametrize("likelihood", ["poisson", "bernoulli"])
+def test_ratios_of_other_likelihoods_are_integrals_of_weighted_densities(likelihood):
+    """Over f given the other rows, by a model without the row."""
+    row, y = 9, RESPONSES[likelihood]
+    model = bx.GP(X, y, weights=WEIGHTS, likelihood=likelihood, scale=False)
+    found = ratios(model, THETA, progressbar=False).values[0, 0, row]
+    others = np.arange(N) != row
+    rest = bx.GP(X[others], y[others], weights=WEIGHTS[others], likelihood=likelihood, scale=False)
+    at = bx.predictions(rest, THETA, X[[row]], on="latent", **SUMMARY)
+    center, sd = at["f_mean"].item(), at["f_sd"].item()
+    f = np.linspace(center - 10.0 * sd, center + 10.0 * sd, 4001)
+    once = stats.poisson(np.exp(f)) if likelihood == "poisson" else stats.bernoulli(expit(f))
+    density = once.pmf(y[row]) ** WEIGHTS[row] * stats.norm(center, sd).pdf(f)
+    assert_allclose(found, np.log(np.trapezoid(density, f)), rtol=0.03)
+    product = bx.loo_predictions(model, THETA, progressbar=False)["elpd"][row]
+    assert abs(found - product) > 0.2
 
 
 STEPS = 1e-4, -1e-4
