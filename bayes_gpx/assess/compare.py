@@ -12,7 +12,7 @@ import pymc as pm
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Table
-from bayes_gpx.data.row_data import counted
+from bayes_gpx.data.row_data import counted, differing
 from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws.hyperparameter_draws import (
     hyperparameter_draws,
@@ -100,8 +100,9 @@ def compare(
     Raises
     ------
     ValueError
-        For different methods, rows, responses or kinds of response; for `groups` or `order` that
-        do not fit the rows, or both at once; and for models without a closed form.
+        For different methods, rows, responses, weights, censoring or kinds of response; for
+        `groups` or `order` that do not fit the rows, or both at once; and for models without a
+        closed form.
 
     References
     ----------
@@ -260,6 +261,12 @@ def refuse_incomparable(models: Mapping[str, tuple[Model, xr.DataTree]]) -> None
             raise ValueError(
                 f"{pair} are models of different responses. Use the same y; densities of a "
                 "transformed response are on another scale."
+            )
+        own, others = model.training, other.training
+        if (given := differing(own.row_data, others.row_data, own.n)) is not None:
+            raise ValueError(
+                f"{pair} have different {given}, so their densities are not of the same "
+                "observations. Use the same for all."
             )
         each = (m.specification.observation for m in (model, other))
         discrete = [not (own.scaled or own.processes) for own in each]

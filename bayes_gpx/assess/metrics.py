@@ -39,7 +39,8 @@ def coverage(
         Its PITs give the position of each response, randomized for counts.
     y : array or pandas.Series (m,)
         Observed responses, in the order of the dataset's rows; for leave-one-out predictions, the
-        responses that the model was fitted to.
+        responses that the model was fitted to. The bound of a censored row is no response, and
+        counts as if it were one in a result of `bayes_gpx.predictions`; use `brier_score` there.
     ci_prob : float or list of float, optional
         Probability of the intervals; by default the dataset's.
 
@@ -54,7 +55,7 @@ def coverage(
     ------
     ValueError
         For a dataset without draws of `y`, classes, which have no intervals, a `y` that does not
-        fit or was not left out, and an invalid `ci_prob`.
+        fit or was not left out, left-out rows that are censored, and an invalid `ci_prob`.
 
     Examples
     --------
@@ -78,6 +79,11 @@ def coverage(
         raise ValueError(
             "The dataset has no draws of `y` over observations. Pass the result of bx.predictions "
             "with keep='draws', a single observation as dataset.isel(obs=[0])."
+        )
+    if "residual" in dataset and bool(dataset["residual"].isnull().any()):
+        raise ValueError(
+            "Some of the rows that were left out are censored, and bounds are no responses that an "
+            "interval may hold. Use bx.metrics.brier_score or elpd of the dataset."
         )
     prob = [interval_probability(p, dataset) for p in np.ravel([ci_prob])]
     drawn, dims = dataset["y"], ("chain", "draw")

@@ -64,6 +64,22 @@ def counted(rows: RowData | None, n: int) -> np.ndarray:
     return np.ones(n) if rows is None or rows.weights is None else rows.weights
 
 
+def differing(one: RowData | None, other: RowData | None, n: int) -> str | None:
+    """What data of the same n rows differ in, so that their densities do; None for nothing."""
+    parts = {"weights": counted, "censoring": _kinds, "upper ends of intervals": _ends}
+    names = (name for name, of in parts.items() if not np.array_equal(of(one, n), of(other, n)))
+    return next(names, None)
+
+
+def _kinds(rows: RowData | None, n: int) -> np.ndarray:
+    return np.zeros(n) if rows is None or rows.censoring is None else rows.censoring
+
+
+def _ends(rows: RowData | None, n: int) -> np.ndarray:
+    apart = _kinds(rows, n) == CENSORING.index("interval")
+    return np.zeros(0) if rows is None or rows.upper is None else rows.upper[apart]
+
+
 @dataclass(frozen=True)
 class RowTotals:
     """What models need to know of the `RowData` of all rows."""

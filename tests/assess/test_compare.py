@@ -210,6 +210,34 @@ def test_refuses_what_cannot_be_compared(models):
     refused({"a": pair, "b": (mode, mode.fit("map", **QUIET))}, "Use the same method")
 
 
+@pytest.mark.parametrize(
+    ("options", "others", "named"),
+    [
+        ({}, {"weights": np.full(N, 0.5)}, "different weights"),
+        ({}, {"censoring": ["right", *["none"] * (N - 1)]}, "different censoring"),
+        (
+            {"censoring": ["interval", *["none"] * (N - 1)], "width": 1.0},
+            {"censoring": ["interval", *["none"] * (N - 1)], "width": 2.0},
+            "different upper ends",
+        ),
+    ],
+)
+def test_densities_of_other_observations_are_not_compared(options, others, named):
+    def fitted(given):
+        width = given.get("width")
+        own = y if width is None else np.column_stack([y, y])
+        if width is not None:
+            own[0, 1] += width
+        model = bx.GP(X, own, **{k: v for k, v in given.items() if k != "width"})
+        return model, model.fit("map", **QUIET)
+
+    refused({"one": fitted(options), "other": fitted(others)}, named)
+    if not options:
+        same = {k: np.ones(N) if k == "weights" else ["none"] * N for k in others}
+        frame = bx.compare({"one": fitted(options), "other": fitted(same)})
+        np.testing.assert_allclose(*frame["elpd"], rtol=1e-6)
+
+
 def test_averages_are_mixtures(models):
     options = {"obs": [0, 3], "progressbar": False, "seed": 2, "covariance": True}
     results = [bx.attributions(*fitted, **options) for fitted in models.values()]
