@@ -52,6 +52,9 @@ from bayes_gpx.validation import count
 
 AVERAGE = ["average_slope_mean", "average_slope_sd", "probability_positive"]
 
+ONE_LINE = 22
+"""Most letters of an average and its sd in one line of a panel."""
+
 NUMBERS = {1: 0.2, 2: 0.45}
 """Width of the column of numbers, as a share of the intervals' width, by the number of panels."""
 
@@ -70,12 +73,14 @@ def _signs(
 def _average(da: xr.DataArray, target: Any, *, value: xr.DataArray, average: xr.Dataset) -> Any:
     """Write the average slope, in room above all intervals da."""
     backend, low, high = backend_from_object(target), da.values.min(), da.values.max()
-    left, top = places_along(value).min(), high + 0.32 * (high - low)
-    backend.ylim((low - 0.12 * (high - low), top + 0.04 * (high - low)), target)
     mean, sd, positive = (average[name].item() for name in AVERAGE)
-    line_break = "<br>" if is_plotly(target) else "\n"
     text = "average {} ± {}".format(*written(mean, sd))
-    text += f"{line_break}P(> 0) = {positive:.2f}"
+    lines = [text] if len(text) <= ONE_LINE else text.split(" ± ")
+    lines[1:] = [f"± {spread}" for spread in lines[1:]]
+    lines.append(f"P(> 0) = {positive:.2f}")
+    left, top = places_along(value).min(), high + (0.02 + 0.15 * len(lines)) * (high - low)
+    backend.ylim((low - 0.12 * (high - low), top + 0.04 * (high - low)), target)
+    text = ("<br>" if is_plotly(target) else "\n").join(lines)
     at = {"horizontal_align": "left", "vertical_align": "top"}
     return backend.text(left, top, text, target, size=8, **at)
 

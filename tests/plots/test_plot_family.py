@@ -337,3 +337,16 @@ def test_too_many_panels_of_classes_are_refused(of_classes):
     dataset, *_ = of_classes[bx.plot_dependence]
     with pytest.raises(ValueError, match="54 panels.*at most 24.*'class'"):
         in_panels(dataset, "obs")
+
+
+def test_average_slopes_with_many_digits_stay_in_their_panels():
+    data = explained(30, 8, "derivative")
+    data["average_slope_mean"] = 0 * data["average_slope_mean"] - 1146843.0
+    data["average_slope_sd"] = 0 * data["average_slope_sd"] + 474208.0
+    plot = bx.plot_derivatives(data, backend="matplotlib")
+    plot.viz["figure"].item().canvas.draw()
+    for axes in plot.viz["plot"].values.ravel():
+        panel, (text,) = axes.get_window_extent(), axes.texts
+        assert "1146843\n± 474208\nP(> 0)" in text.get_text()
+        extent = text.get_window_extent()
+        assert panel.x0 < extent.x0 and extent.x1 < panel.x1 and extent.y1 < panel.y1
