@@ -100,9 +100,8 @@ def compare(
     Raises
     ------
     ValueError
-        For different methods, rows, responses, weights, censoring or kinds of response; for
-        `groups` or `order` that do not fit the rows, or both at once; and for models without a
-        closed form.
+        For different methods, rows, responses, weights, censoring or kinds of response; `groups`
+        or `order` that do not fit the rows, or both; and models without a closed form.
 
     References
     ----------
