@@ -74,9 +74,10 @@ def _average(da: xr.DataArray, target: Any, *, value: xr.DataArray, average: xr.
     """Write the average slope, in room above all intervals da."""
     backend, low, high = backend_from_object(target), da.values.min(), da.values.max()
     mean, sd, positive = (average[name].item() for name in AVERAGE)
-    text = "average {} ± {}".format(*written(mean, sd))
-    lines = [text] if len(text) <= ONE_LINE else text.split(" ± ")
-    lines[1:] = [f"± {spread}" for spread in lines[1:]]
+    center, spread = written(mean, sd)
+    lines = [f"average {center}", f"± {spread}"]
+    if len(" ".join(lines)) <= ONE_LINE:
+        lines = [" ".join(lines)]
     lines.append(f"P(> 0) = {positive:.2f}")
     left, top = places_along(value).min(), high + (0.02 + 0.15 * len(lines)) * (high - low)
     backend.ylim((low - 0.12 * (high - low), top + 0.04 * (high - low)), target)
