@@ -39,8 +39,8 @@ def coverage(
         Its PITs give the position of each response, randomized for counts.
     y : array or pandas.Series (m,)
         Observed responses, in the order of the dataset's rows; for leave-one-out predictions, the
-        responses that the model was fitted to. The bound of a censored row is no response, and
-        counts as if it were one in a result of `bayes_gpx.predictions`; use `brier_score` there.
+        responses that the model was fitted to. Do not pass bounds of censored rows: in a result of
+        `bayes_gpx.predictions` they count as responses. For survival see `brier_score`.
     ci_prob : float or list of float, optional
         Probability of the intervals; by default the dataset's.
 
@@ -82,8 +82,8 @@ def coverage(
         )
     if "residual" in dataset and bool(dataset["residual"].isnull().any()):
         raise ValueError(
-            "Some of the rows that were left out are censored, and bounds are no responses that an "
-            "interval may hold. Use bx.metrics.brier_score or elpd of the dataset."
+            "Some of the rows that were left out are censored. Whether their responses lie inside "
+            "the intervals is unknown. Use elpd of the dataset, or bx.metrics.brier_score."
         )
     prob = [interval_probability(p, dataset) for p in np.ravel([ci_prob])]
     drawn, dims = dataset["y"], ("chain", "draw")

@@ -65,7 +65,7 @@ def counted(rows: RowData | None, n: int) -> np.ndarray:
 
 
 def differing(one: RowData | None, other: RowData | None, n: int) -> str | None:
-    """What data of the same n rows differ in, so that their densities do; None for nothing."""
+    """Name the first difference that makes densities of the same n rows incomparable, or None."""
     parts = {"weights": counted, "censoring": _kinds, "upper ends of intervals": _ends}
     names = (name for name, of in parts.items() if not np.array_equal(of(one, n), of(other, n)))
     return next(names, None)

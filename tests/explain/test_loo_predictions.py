@@ -256,13 +256,13 @@ def test_spread_of_rates_does_not_hang_on_how_many_draws_there_are():
     assert_allclose(single["rate_sd"], double["rate_sd"], rtol=0.5)
 
 
-def test_bounds_are_no_responses_that_intervals_hold():
+def test_bounds_do_not_count_as_covered_responses():
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(12, 1)), rng.weibull(2.0, 12)
     known = np.where(np.arange(12) < 3, "right", "none")
     model = bx.GP(X, y, likelihood="weibull", censoring=known)
     found = bx.loo_predictions(model, model.fit("map", progressbar=False), progressbar=False)
-    with pytest.raises(ValueError, match="bounds are no responses"):
+    with pytest.raises(ValueError, match="the intervals is unknown"):
         bx.metrics.coverage(found, y)
 
 
