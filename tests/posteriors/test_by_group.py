@@ -88,6 +88,18 @@ def test_bound_and_slopes_are_those_of_dense_columns(name):
     assert_allclose(in_rest, in_dense_rest, rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_classes_are_found_where_amplitudes_are_large(classes):
+    """From a cold start, where steps of separate classes end nowhere."""
+    known = type(named("categorical", None))(classes)
+    y = pt.constant(np.digitize(LATENT, np.linspace(-2.0, 2.0, classes - 1)).astype(float))
+    ones, zeros, codes = pt.ones(N), pt.zeros(N), pt.constant(CODES)
+    ours = Strategy().log_density(known, y, 8.0 * F, E, zeros, pt.constant(REST), codes, ones)
+    dense = np.hstack([8.0 * F, DENSE[:, M:]])
+    theirs = variational(known, pt.constant(dense), pt.constant(REST), y, {}, ones).bound
+    assert_allclose(*pytensor.function([], [ours, theirs], mode=MODE)(), rtol=1e-9)
+
+
 def test_without_a_posterior_the_bound_is_minus_infinity():
     op = BestByGroup(likelihood("normal"))
     D = np.full(N, np.nan)

@@ -17,8 +17,9 @@ from bayes_gpx.likelihoods.heteroscedastic import HeteroscedasticNormal
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.row_sums import RowGraph
 from bayes_gpx.posteriors.evidence import variational as evidence
+from bayes_gpx.posteriors.evidence.newton import _mixed
 from bayes_gpx.posteriors.evidence.row_bounds import variational
-from bayes_gpx.posteriors.evidence.variational import Search, _mixed, _newton, _Seen
+from bayes_gpx.posteriors.evidence.variational import Search, _newton, _Seen
 
 RNG = np.random.default_rng(7)
 N, M = 25, 4

@@ -30,9 +30,9 @@ from scipy.linalg import cho_solve
 
 from bayes_gpx.numerics.threads import Copies, MadeAnew, ThreadedFunction
 from bayes_gpx.posteriors.evidence.intervals import WithoutGradient
-from bayes_gpx.posteriors.evidence.newton import ascend
-from bayes_gpx.posteriors.evidence.step_graphs import LEAST_SD
-from bayes_gpx.posteriors.evidence.variational import LARGEST_MISS, TOLERANCE
+from bayes_gpx.posteriors.evidence.newton import Past, ascend, mixed_direction, mixed_step
+from bayes_gpx.posteriors.evidence.step_graphs import LEAST_SD, information
+from bayes_gpx.posteriors.evidence.variational import LARGEST_MISS, TOLERANCE, solved_jointly
 
 
 class ByGroup(NamedTuple):
@@ -55,12 +55,12 @@ class ByGroup(NamedTuple):
         return found
 
     def values(self, v: np.ndarray, u: np.ndarray) -> np.ndarray:
-        """Latent values (n,) for coefficients (M,) and (G, K)."""
-        return self.F @ v + self.spread(self.E, u[:, :, None])[:, 0]
+        """Latent values (C, n) for coefficients (C, M) and (C, G, K)."""
+        return (self.F @ v.T + self.spread(self.E, u.transpose(1, 2, 0))).T
 
     def pulled(self, slope: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Slopes in coefficients (M,) and (G, K), from slopes in rows' latent values."""
-        return slope @ self.F, self.summed(self.E, slope[:, None])[:, :, 0]
+        """Slopes in coefficients (C, M) and (C, G, K), from such in rows' latent values, (C, n)."""
+        return slope @ self.F, self.summed(self.E, slope.T).transpose(2, 0, 1)
 
 
 class Arrow:
@@ -117,67 +117,101 @@ class _State(NamedTuple):
     tau: np.ndarray  # (C, n), precisions of the sites
     v: np.ndarray  # (C, M)
     u: np.ndarray  # (C, G, K)
-    arrows: list[Arrow]
+    arrows: Sequence[Arrow]
     mean: np.ndarray  # (C, n)
     aim: np.ndarray  # (C, n), the best sites' precisions, at this posterior
     slope: np.ndarray  # (C, n), of the expected log likelihood
+    information: np.ndarray = np.empty(0)  # (n, C, C), of rows about several classes
+    past: Past = ()
 
-    def pull(self, rows: ByGroup) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Slopes of the bound in each class's coefficients."""
-        found = []
-        for slope, v, u in zip(self.slope, self.v, self.u, strict=True):
-            shared, own = rows.pulled(slope)
-            found.append((shared - v, own - u))
-        return found
-
-
-class _Given(NamedTuple):
-    rows: ByGroup
-    expected: Callable  # means and variances (C, n) -> sum of E[log p], slopes and precisions
-    rest: np.ndarray
+    @property
+    def point(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients of each class, and precisions of the sites."""
+        return _joined(self.v, self.u), self.tau
 
 
-def _arrows(rows: ByGroup, tau: np.ndarray) -> list[Arrow] | None:
-    try:
-        return [Arrow(rows, own) for own in tau]
-    except np.linalg.LinAlgError:
-        return None
+class _Given:
+    """Rows, and steps to their best posterior; see `bayes_gpx.posteriors.evidence.newton`."""
+
+    def __init__(self, rows: ByGroup, expected: Callable, rest: np.ndarray) -> None:
+        self.rows, self.expected, self.rest = rows, expected, rest
+        self._last: tuple[np.ndarray, Sequence[Arrow]] = np.empty(0), ()
+
+    def arrows(self, tau: np.ndarray) -> Sequence[Arrow]:
+        """Precisions of each class's coefficients; those of a plain step are made once."""
+        if not np.array_equal(self._last[0], tau):
+            self._last = tau, [Arrow(self.rows, own) for own in tau]
+        return self._last[1]
+
+    def apart(self, joined: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients (C, M) and (C, G, K) from such of each class in a row."""
+        M = self.rows.F.shape[1]
+        u = joined[:, M:].reshape((len(joined), len(self.rows.bounds) - 1, -1))
+        return joined[:, :M], u
+
+    def at(
+        self, coefficients: np.ndarray, tau: np.ndarray, before: _State | None = None
+    ) -> _State | None:
+        """What these coefficients and sites imply; None where they are no posterior."""
+        try:
+            arrows = self.arrows(tau)
+        except np.linalg.LinAlgError:
+            return None
+        v, u = self.apart(coefficients)
+        mean = self.values(coefficients)
+        known = np.stack([arrow.at_rows[0] for arrow in arrows])
+        logp, slope, aim, *told = self.expected(mean, known + self.rest)
+        bound = logp - sum(arrow.divergence(*own) for arrow, *own in zip(arrows, v, u, strict=True))
+        if not np.isfinite(bound):
+            return None
+        apart = np.inf
+        if before is not None:
+            then = np.stack([arrow.at_rows[0] for arrow in before.arrows])
+            apart = max(_change(before.mean, mean), _change(then, known))
+        return _State(bound, apart, tau, v, u, arrows, mean, aim, slope, *told)
+
+    def values(self, coefficients: np.ndarray) -> np.ndarray:
+        """Latent values (C, n)."""
+        return self.rows.values(*self.apart(coefficients))
+
+    def pulled(self, slope: np.ndarray) -> np.ndarray:
+        """Slopes in the coefficients from slopes in latent values (C, n)."""
+        return _joined(*self.rows.pulled(slope))
+
+    def pull(self, state: _State) -> np.ndarray:
+        """Slopes of the bound in the coefficients."""
+        return self.pulled(state.slope) - state.point[0]
+
+    def step(self, state: _State) -> tuple[np.ndarray, np.ndarray]:
+        """Newton's step of the coefficients, with the curvature of all classes, and of sites."""
+        further = state.aim - state.tau
+        try:
+            arrows = self.arrows(state.tau + further)
+        except np.linalg.LinAlgError:
+            arrows = state.arrows
+        slope, told = self.pull(state), state.information
+        shape = slope.shape
+
+        def each(w: np.ndarray) -> np.ndarray:
+            own = zip(arrows, *self.apart(w.reshape(shape)), strict=True)
+            solved = [arrow.solved(v, u) for arrow, v, u in own]
+            return _joined(*map(np.stack, zip(*solved, strict=True))).ravel()
+
+        def joint(w: np.ndarray) -> np.ndarray:
+            f = np.einsum("ncd,dn->cn", told, self.values(w.reshape(shape)))
+            return w + self.pulled(f).ravel()
+
+        found = each(slope) if len(told) == 0 else solved_jointly(joint, each, slope.ravel())
+        return found.reshape(shape), further
 
 
-def _at(
-    arrows: list[Arrow] | None, tau: np.ndarray, v: np.ndarray, u: np.ndarray, given: _Given
-) -> _State | None:
-    if arrows is None:
-        return None
-    mean = np.stack([given.rows.values(a, b) for a, b in zip(v, u, strict=True)])
-    known = np.stack([arrow.at_rows[0] for arrow in arrows])
-    logp, slope, aim = given.expected(mean, known + given.rest)
-    apart = sum(arrow.divergence(a, b) for arrow, a, b in zip(arrows, v, u, strict=True))
-    bound = logp - apart
-    if not np.isfinite(bound):
-        return None
-    return _State(bound, np.inf, tau, v, u, arrows, mean, aim, slope)
+def _joined(v: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """Coefficients of each class in a row, (C, M + G K)."""
+    return np.hstack([v, u.reshape((len(u), -1))])
 
 
-def _direction(state: _State, given: _Given) -> tuple[bool, Any]:
-    return True, (state.aim - state.tau, state.pull(given.rows))
-
-
-def _step(state: _State, way: Any, share: float, given: _Given) -> tuple[bool, Any]:
-    """The state a share of a direction further, the coefficients by Newton's step."""
-    tau = state.tau + share * way[0]
-    arrows = _arrows(given.rows, tau)
-    if arrows is None:
-        return False, None
-    steps = [arrow.solved(*slopes) for arrow, slopes in zip(arrows, way[1], strict=True)]
-    in_v, in_u = (np.stack(parts) for parts in zip(*steps, strict=True))
-    tried = _at(arrows, tau, state.v + share * in_v, state.u + share * in_u, given)
-    if tried is None:
-        return False, None
-    changes = np.abs(tried.mean - state.mean).max() / (1.0 + np.abs(tried.mean).max())
-    now, before = (np.stack([a.at_rows[0] for a in s.arrows]) for s in (tried, state))
-    apart = max(changes, np.abs(now - before).max() / (1.0 + now.max()))
-    return True, tried._replace(apart=apart)
+def _change(old: np.ndarray, new: np.ndarray) -> float:
+    return np.abs(new - old).max() / (1.0 + np.abs(new).max())
 
 
 class BestByGroup(MadeAnew, WithoutGradient):
@@ -218,7 +252,11 @@ class BestByGroup(MadeAnew, WithoutGradient):
         sd = pt.sqrt(pt.maximum(variance, LEAST_SD**2))
         two = (mean.T, sd.T) if several else (mean[0], sd[0])
         logp, slope, W = self.likelihood.expected_log(*two, y, theta, exposure)
-        back = (slope.T, W.T) if several else (slope[None], W[None])
+        if several:
+            told = information(self.likelihood, *two, slope, exposure)
+            back = [slope.T, W.T, told]
+        else:
+            back = [slope[None], W[None]]
         inputs = [mean, variance, y, exposure, *theta.values()]
         return ThreadedFunction(inputs, [logp.sum(), *back])
 
@@ -250,23 +288,22 @@ class BestByGroup(MadeAnew, WithoutGradient):
         """The best posterior; where only one is, the search begins at the thread's last one."""
 
         def expected(mean: np.ndarray, variance: np.ndarray) -> list:
-            logp, slope, W = self._expected(mean, variance, y, exposure, *theta)
-            return [float(logp), slope.copy(), W.copy()]
+            logp, *told = self._expected(mean, variance, y, exposure, *theta)
+            return [float(logp), *(v.copy() for v in told)]
 
         given, C, n = _Given(rows, expected, rest), self.likelihood.classes or 1, len(y)
-        shapes = (C, n), (C, rows.F.shape[1]), (C, len(rows.bounds) - 1, rows.E.shape[1])
-        starts = [tuple(np.zeros(shape) for shape in shapes)]
+        G, K = len(rows.bounds) - 1, rows.E.shape[1]
+        starts = [(np.zeros((C, rows.F.shape[1] + G * K)), np.zeros((C, n)))]
         last = self._last.last if self.likelihood.concave else None
-        if last is not None and tuple(v.shape for v in last) == shapes:
+        if last is not None and [v.shape for v in last] == [v.shape for v in starts[0]]:
             starts.insert(0, last)
         for start in starts:
-            tau, v, u = start
-            state: Any = _at(_arrows(rows, tau), tau, v, u, given)
+            state: Any = given.at(*start)
             if state is None:
                 continue
-            there, state = ascend(state, _direction, _step, given, TOLERANCE)
-            if there and _arrived(state, rows):
-                self._last.last = state.tau, state.v, state.u
+            there, state = ascend(state, mixed_direction, mixed_step, given, TOLERANCE)
+            if there and _arrived(state, given):
+                self._last.last = state.point
                 return state
         return None
 
@@ -306,10 +343,10 @@ class VarianceAtRows(Op):
         return [shapes[2]]
 
 
-def _arrived(state: _State, rows: ByGroup) -> bool:
+def _arrived(state: _State, given: _Given) -> bool:
     """Whether coefficients and sites are at their fixed point."""
-    missed = max(np.abs(v).max(initial=0.0) for own in state.pull(rows) for v in own)
-    size = max(np.abs(state.v).max(initial=0.0), np.abs(state.u).max(initial=0.0))
+    own, slope = state.point[0], given.pull(state)
+    missed, size = (np.abs(v).max(initial=0.0) for v in (slope, own))
     swung = np.abs(state.aim - state.tau).max() / (1.0 + np.abs(state.aim).max())
     return bool(missed <= LARGEST_MISS * (1.0 + size) and swung <= LARGEST_MISS)
 
@@ -320,9 +357,10 @@ def _normal(rows: ByGroup, D: np.ndarray, y: np.ndarray) -> _State | None:
         arrow = Arrow(rows, 1.0 / D)
     except np.linalg.LinAlgError:
         return None
-    v, u = arrow.solved(*rows.pulled(y / D))
-    tau, mean = 1.0 / D[None], rows.values(v, u)
-    return _State(0.0, 0.0, tau, v[None], u[None], [arrow], mean[None], tau, tau)
+    each = (v[0] for v in rows.pulled((y / D)[None]))
+    v, u = (solved[None] for solved in arrow.solved(*each))
+    tau = 1.0 / D[None]
+    return _State(0.0, 0.0, tau, v, u, [arrow], rows.values(v, u), tau, tau)
 
 
 def _told(state: _State, order: np.ndarray) -> list[np.ndarray]:

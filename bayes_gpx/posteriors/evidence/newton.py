@@ -1,7 +1,11 @@
 """Damped Newton steps to the maximum of a log density of several classes, or of a bound."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, cast
+
+import numpy as np
 
 TRIED, HALVINGS = 400, 30
 """At most so many states are tried, and each step is halved at most so many times. Searches that
@@ -10,6 +14,43 @@ end."""
 
 SLACK = 1e-12
 """How far a step may go down, as a share of the height: as far as round-off does."""
+
+MIXED, NEAR = 6, 0.3
+"""So many changes of the last steps lead to the next one, once a step is smaller than this share of
+the latent values' size: Anderson's mixing. Coefficients and precisions may swing around their best
+values in turns."""
+
+STORED = 2**22
+"""Most numbers in the steps that are mixed, 32 MB."""
+
+type Past = tuple[tuple[np.ndarray, np.ndarray], ...]
+"""Points of the last states, and plain steps from there, flat."""
+
+
+class Mixed(Protocol):
+    """A state of `mixed_direction` and `mixed_step`."""
+
+    @property
+    def apart(self) -> float:
+        """Relative distance from the state before."""
+
+    @property
+    def past(self) -> Past:
+        """Points and steps that lead here."""
+
+    @property
+    def point(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients, and precisions."""
+
+
+class Stepping(Protocol):
+    """Steps and states, `given` of these functions."""
+
+    def step(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
+        """The plain step of coefficients and precisions. May raise LinAlgError."""
+
+    def at(self, coefficients: np.ndarray, precisions: np.ndarray, before: Any) -> Any:
+        """The state there, with its distance from `before`; None if there is none."""
 
 
 def ascend[State: tuple](
@@ -45,3 +86,42 @@ def ascend[State: tuple](
         if state[1] <= tolerance:
             break
     return True, state
+
+
+def mixed_direction(state: Mixed, given: Stepping) -> tuple[bool, Past]:
+    """The plain step, after those from the last states if it is mixed with them; see `ascend`."""
+    try:
+        step = np.append(*given.step(state))
+    except np.linalg.LinAlgError:
+        return False, ()
+    mixes = state.apart < NEAR and MIXED * step.size <= STORED and np.isfinite(step).all()
+    past = state.past[-MIXED:] if mixes else ()
+    return True, (*past, (np.append(*state.point), step))
+
+
+def mixed_step(state: Mixed, past: Past, share: float, given: Stepping) -> tuple[bool, Any]:
+    """The state a share of a direction further; the mixed step is tried before any plain one."""
+    (coefficients, precisions), step = state.point, past[-1][1]
+    if len(past) > 1 and share == 1.0:
+        step = _mixed(past, coefficients.size)
+    elif len(past) > 1:
+        share, past = 2.0 * share, past[-1:]
+    own, others = np.split(share * step, [coefficients.size])
+    own, others = own.reshape(coefficients.shape), others.reshape(precisions.shape)
+    tried = given.at(coefficients + own, precisions + others, state)
+    return tried is not None, tried and tried._replace(past=past)
+
+
+def _mixed(past: Past, k: int) -> np.ndarray:
+    """Anderson's step from the last state, of k coefficients: where all steps would be smallest.
+
+    See Walker and Ni, "Anderson acceleration for fixed-point iterations" (2011).
+    """
+    points, steps = map(np.stack, zip(*past, strict=True))
+    units = np.ones(points.shape[1])
+    units[k:] = np.abs(points[-1, k:]).max()  # precisions' own
+    changes = np.diff(steps, axis=0) / units
+    size = np.maximum(np.linalg.norm(changes, axis=1), 1e-300)
+    gram, target = changes @ changes.T / np.outer(size, size), changes @ (steps[-1] / units) / size
+    shares = np.linalg.lstsq(gram, target, rcond=1e-10)[0] / size
+    return cast(np.ndarray, steps[-1] - shares @ np.diff(points + steps, axis=0))

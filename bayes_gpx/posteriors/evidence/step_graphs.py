@@ -125,25 +125,10 @@ class StepGraphs:
         outputs = [logp.sum(), back(F, slope), pt.stack(aim), pt.stack(changes)]
         joins: list[np.ufunc | None] = [np.add, np.add, np.add, np.maximum]
         if several:
-            told = self._information(mean, sd, slope, exposure)
+            told = information(self.likelihood, mean, sd, slope, exposure)
             outputs.append(_coupled(F, told, self.classes) if self.coupled else told)
             joins.append(np.add if self.coupled else None)
         return self._of([*self.q, *before, *self.theta], outputs, joins=joins)
-
-    def _information(self, mean: Tensor, sd: Tensor, slope: Tensor, exposure: Tensor) -> Tensor:
-        """Information of rows about several classes, (b, C, C), for Newton's steps.
-
-        The expected information, where the likelihood is log-concave. Otherwise minus the second
-        derivatives of E[log p(y | f)] in f's means, because y couples classes whose expected
-        information is diagonal. With 25 rows of normal noise that is a process, the search takes
-        32 steps in the median, and 48 without these terms.
-        """
-        if self.likelihood.concave:
-            told = self.likelihood.expected_information(mean, sd)
-            weighted = unweighted(self.likelihood)[1]
-            return weighed(exposure[:, -1], [told])[0] if weighted else told
-        rows: list[Any] = [pt.grad(slope[:, c].sum(), mean) for c in range(self.classes)]
-        return -pt.stack(rows, axis=1)
 
     @property
     def names(self) -> list[str]:
@@ -156,6 +141,23 @@ class StepGraphs:
         F, v, information = self.graph.outputs[0], pt.dmatrix("v"), pt.dtensor3("information")
         f = pt.matmul(information, times(F, v)[:, :, None])[:, :, 0]
         return self._of([v], [back(F, f)], [information])
+
+
+def information(
+    likelihood: Any, mean: Tensor, sd: Tensor, slope: Tensor, exposure: Tensor
+) -> Tensor:
+    """Information of rows about several classes, (b, C, C), for Newton's steps.
+
+    The expected information, where the likelihood is log-concave. Otherwise minus the second
+    derivatives of E[log p(y | f)] in f's means, because y couples classes whose expected
+    information is diagonal. With 25 rows of normal noise that is a process, the search takes 32
+    steps in the median, and 48 without these terms.
+    """
+    if likelihood.concave:
+        told = likelihood.expected_information(mean, sd)
+        return weighed(exposure[:, -1], [told])[0] if unweighted(likelihood)[1] else told
+    rows: list[Any] = [pt.grad(slope[:, c].sum(), mean) for c in range(likelihood.classes)]
+    return -pt.stack(rows, axis=1)
 
 
 def _coupled(F: Tensor, told: Tensor, classes: int) -> Tensor:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytensor.tensor as pt
@@ -26,7 +26,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from bayes_gpx.numerics.row_sums import RowGraph, RowParts
 from bayes_gpx.numerics.threads import Copies, MadeAnew
 from bayes_gpx.posteriors.evidence.intervals import WithoutGradient
-from bayes_gpx.posteriors.evidence.newton import ascend
+from bayes_gpx.posteriors.evidence.newton import NEAR, Past, ascend, mixed_direction, mixed_step
 from bayes_gpx.posteriors.evidence.step_graphs import StepGraphs
 
 TOLERANCE = 1e-10
@@ -38,11 +38,6 @@ LARGEST_MISS = 1e-4
 SOLVED = 1e-8
 """Share of a Newton step's right-hand side that conjugate gradients may leave as a residual."""
 
-MIXED, NEAR = 6, 0.3
-"""So many changes of the last steps lead to the next one, once a step is smaller than this share of
-the latent values' size: Anderson's mixing. Coefficients and precisions may swing around their best
-values in turns."""
-
 PAIRED = 512
 """Most coefficients of all classes for which a Newton step computes their curvature as a matrix:
 this then takes less time than some hundred products with it."""
@@ -52,10 +47,6 @@ CERTAIN = 1e8
 
 KEPT = 2**22
 """Most numbers in F, 32 MB, for which it is kept between steps; otherwise it is recomputed."""
-
-
-type Past = tuple[tuple[np.ndarray, np.ndarray], ...]
-"""Coefficients and precisions of the last states, and plain steps from there, (C M + C M^2,)."""
 
 
 class _State(NamedTuple):
@@ -73,6 +64,11 @@ class _State(NamedTuple):
     # `StepGraphs`.
     information: Sequence[np.ndarray] | np.ndarray = ()
     past: Past = ()
+
+    @property
+    def point(self) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients and precisions; see `bayes_gpx.posteriors.evidence.newton.Mixed`."""
+        return self.coefficients, self.P
 
 
 class Search:
@@ -160,6 +156,10 @@ class _Seen(NamedTuple):
         apart = (changes[::2] / (1.0 + changes[1::2])).max()
         return _State(bound, apart, coefficients, P, root, inverse, pull, aim + eye, *told)
 
+    def step(self, state: _State) -> tuple[np.ndarray, np.ndarray]:
+        """The plain step of coefficients and precisions."""
+        return _newton(state, self), state.aim - state.P
+
     def curvature(self, state: _State) -> Callable[[np.ndarray], np.ndarray]:
         """Function from v (C, M) to its product with the bound's curvature."""
         information = np.concatenate(state.information)
@@ -190,7 +190,7 @@ def _at_mode(center: np.ndarray, P: np.ndarray, seen: _Seen) -> tuple[np.ndarray
     state = seen.at(center, CERTAIN * P)
     if state is None:
         return center, P
-    _, state = ascend(state, _in_coefficients, _step, seen, NEAR)
+    _, state = ascend(state, _in_coefficients, mixed_step, seen, NEAR)
     return state.coefficients, state.aim
 
 
@@ -208,7 +208,7 @@ def _climb(start: tuple[np.ndarray, np.ndarray], seen: _Seen) -> _State | None:
     state = seen.at(*start)
     if state is None:
         return None
-    there, state = ascend(state, _direction, _step, seen, TOLERANCE)
+    there, state = ascend(state, mixed_direction, mixed_step, seen, TOLERANCE)
     arrived = there and _apart(state.coefficients, state.pull) <= LARGEST_MISS
     return state if arrived and _apart(state.P, state.aim) <= LARGEST_MISS else None
 
@@ -270,45 +270,6 @@ class BestCoefficients(MadeAnew, WithoutGradient):
         return self.parts is None
 
 
-def _direction(state: _State, seen: _Seen) -> tuple[bool, Past]:
-    """The plain step, after those from the last states if it is mixed with them; see `ascend`."""
-    try:
-        step = np.append(_newton(state, seen), state.aim - state.P)
-    except np.linalg.LinAlgError:
-        return False, ()
-    mixes = state.apart < NEAR and MIXED * state.P.size <= KEPT and np.isfinite(step).all()
-    past = state.past[-MIXED:] if mixes else ()
-    return True, (*past, (np.append(state.coefficients, state.P), step))
-
-
-def _step(state: _State, past: Past, share: float, seen: _Seen) -> tuple[bool, _State | None]:
-    """The state a share of a direction further; the mixed step is tried before any plain one."""
-    step, k = past[-1][1], state.coefficients.size
-    if len(past) > 1 and share == 1.0:
-        step = _mixed(past, k)
-    elif len(past) > 1:
-        share, past = 2.0 * share, past[-1:]
-    in_coefficients, in_P = np.split(share * step, [k])
-    coefficients = state.coefficients + in_coefficients.reshape(state.coefficients.shape)
-    tried = seen.at(coefficients, state.P + in_P.reshape(state.P.shape), state)
-    return tried is not None, tried and tried._replace(past=past)
-
-
-def _mixed(past: Past, k: int) -> np.ndarray:
-    """Anderson's step from the last state, of k coefficients: where all steps would be smallest.
-
-    See Walker and Ni, "Anderson acceleration for fixed-point iterations" (2011).
-    """
-    points, steps = map(np.stack, zip(*past, strict=True))
-    units = np.ones(points.shape[1])
-    units[k:] = np.abs(points[-1, k:]).max()  # precisions' own
-    changes = np.diff(steps, axis=0) / units
-    size = np.maximum(np.linalg.norm(changes, axis=1), 1e-300)
-    gram, target = changes @ changes.T / np.outer(size, size), changes @ (steps[-1] / units) / size
-    shares = np.linalg.lstsq(gram, target, rcond=1e-10)[0] / size
-    return cast(np.ndarray, steps[-1] - shares @ np.diff(points + steps, axis=0))
-
-
 def _newton(state: _State, seen: _Seen) -> np.ndarray:
     """Step of the coefficients (C, M) towards the maximum, with the curvature of all classes.
 
@@ -332,12 +293,19 @@ def _newton(state: _State, seen: _Seen) -> np.ndarray:
     def joint(v: np.ndarray) -> np.ndarray:
         return curved(v.reshape(slope.shape)).ravel()
 
+    return solved_jointly(joint, apart, slope.ravel()).reshape(slope.shape)
+
+
+def solved_jointly(joint: Callable, apart: Callable, slope: np.ndarray) -> np.ndarray:
+    """A Newton step for the curvature of all classes, where `joint` multiplies by it.
+
+    `apart` multiplies by its inverse without couplings of classes, which gives the step where the
+    curvature is not positive.
+    """
     shape = (slope.size, slope.size)
     whole, near = (LinearOperator(shape, matvec=f, dtype=float) for f in (joint, apart))
-    step, _ = cg(whole, slope.ravel(), rtol=SOLVED, atol=0.0, maxiter=slope.size, M=near)
-    if not (step * slope.ravel()).sum() > 0.0:  # the curvature is not positive
-        step = apart(slope)
-    return step.reshape(slope.shape)
+    step, _ = cg(whole, slope, rtol=SOLVED, atol=0.0, maxiter=slope.size, M=near)
+    return step if (step * slope).sum() > 0.0 else apart(slope)
 
 
 def _uphill(curvature: np.ndarray, metric: np.ndarray, slope: np.ndarray) -> np.ndarray:
