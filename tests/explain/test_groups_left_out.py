@@ -204,71 +204,141 @@ def test_classes_remove_the_sites_of_all_of_them_together(correlation):
             assert_allclose(found["elpd_group"].sel(group=label), joint, rtol=1e-5)
 
 
-SITED = {
-    "student_t": ((Y - Y.mean()) / Y.std(), SIZED | {"sigma": 0.1, "nu": 2.0}, None),
-    "categorical": (CLASSES, SIZED, 3),
-}
+def through_inducing(points):
+    """Designs (n, M) of inducing values at these points, and the variances that they leave."""
+    inducing = 1.3**2 * oracle.expquad(points, points, SIZED["lengthscale"])
+    inducing += 1.3**2 * 1e-10 * np.eye(len(points))
+    cross = 1.3**2 * oracle.expquad(X, points, SIZED["lengthscale"])
+    F = np.linalg.solve(np.linalg.cholesky(inducing), cross.T).T
+    return F, np.maximum(1.3**2 - (F**2).sum(axis=1), 0.0)
 
 
-@pytest.mark.parametrize("kind", SITED)
-def test_sites_of_an_approximation_leave_its_natural_parameters(kind):
-    """Of three classes, and of sites that have negative precisions.
+def alone_as_groups(model, theta):
+    """Terms of rows; those of groups with one row each are the same."""
+    alone = bx.loo_predictions(model, theta, groups=np.arange(N), seed=1, **QUIET)
+    one = bx.loo_predictions(model, theta, seed=1, **QUIET)
+    assert_allclose(alone["elpd_group"], one["elpd"], rtol=1e-6)
+    return one["elpd"].values
+
+
+def test_sites_of_an_approximation_leave_its_natural_parameters():
+    """Of sites that have negative precisions.
 
     The sites follow from a row's mean and variance by the likelihood's expectations; the posterior
     that they lead to in the inducing values has these means and variances again.
     """
-    y, theta, classes = SITED[kind]
-    model = bx.GP(X, y, likelihood=kind, approximation=bx.Inducing(U), scale=False)
-    likelihood, C = model.specification.observation, classes or 1
+    y, theta = (Y - Y.mean()) / Y.std(), SIZED | {"sigma": 0.1, "nu": 2.0}
+    model = bx.GP(X, y, likelihood="student_t", approximation=bx.Inducing(U), scale=False)
     rows = bx.predictions(model, theta, on="latent", keep="summary", **QUIET)
-    mean, known = rows["f_mean"].values.reshape((N, C)), rows["f_sd"].values.reshape((N, C)) ** 2
-    cross = 1.3**2 * oracle.expquad(X, U, SIZED["lengthscale"])
-    inducing = 1.3**2 * (oracle.expquad(U, U, SIZED["lengthscale"]) + 1e-10 * np.eye(6))
-    F = np.linalg.solve(np.linalg.cholesky(inducing), cross.T).T
-    rest = 1.3**2 - (F**2).sum(axis=1)
-
+    mean, known = rows["f_mean"].values, rows["f_sd"].values ** 2
+    F, rest = through_inducing(U)
     own = {name: pt.as_tensor(value) for name, value in theta.items()}
-
-    def expectations(m, v):
-        two = (m, np.sqrt(v)) if classes else (m[:, 0], np.sqrt(v[:, 0]))
-        found = likelihood.expected_log(*map(pt.as_tensor, (*two, y)), own, pt.ones(N))
-        return [v.eval().reshape((N, -1)) for v in found]
-
-    logp, slope, tau = expectations(mean, known)
-    assert (tau < 0.0).any() == (kind == "student_t")
+    expected = model.specification.observation.expected_log
+    told = expected(*map(pt.as_tensor, (mean, np.sqrt(known), y)), own, pt.ones(N))
+    logp, slope, tau = (v.eval() for v in told)
+    assert (tau < 0.0).any()
+    P = np.eye(6) + (F * tau[:, None]).T @ F
+    cov = np.linalg.inv(P)
+    assert_allclose((F @ cov * F).sum(axis=1) + rest, known, rtol=1e-5)
+    assert_allclose(F @ cov @ F.T @ (slope + tau * mean), mean, rtol=1e-5, atol=1e-6)
     found = bx.loo_predictions(model, theta, groups=GROUPS, seed=1, **QUIET)
-    height = logp[:, 0] + 0.5 * (tau * (known - rest[:, None])).sum(axis=1)
+    height = logp + 0.5 * tau * (known - rest)
     for label in "abcd":
-        own, total = label == GROUPS, height[label == GROUPS].sum()
-        center, spread = np.zeros((2, own.sum(), C))
-        for c in range(C):
-            P = np.eye(6) + (F * tau[:, [c]]).T @ F
-            cov = np.linalg.inv(P)
-            assert_allclose((F @ cov * F).sum(axis=1) + rest, known[:, c], rtol=1e-5)
-            pulled = F @ cov @ F.T @ (slope[:, c] + tau[:, c] * mean[:, c])
-            assert_allclose(pulled, mean[:, c], rtol=1e-5, atol=1e-6)
-            rows = F[own]
-            cavity = np.linalg.inv(P - (rows * tau[own][:, [c]]).T @ rows)
-            S = rows @ cavity @ rows.T
-            shift = S @ slope[own, c]
-            center[:, c], spread[:, c] = mean[own, c] - shift, np.diag(S) + rest[own]
-            total += 0.5 * np.linalg.slogdet(cov @ np.linalg.inv(cavity))[1]
-            total -= 0.5 * slope[own, c] @ shift
+        own, rows = label == GROUPS, F[label == GROUPS]
+        cavity = np.linalg.inv(P - (rows * tau[own][:, None]).T @ rows)
+        S = rows @ cavity @ rows.T
+        shift = S @ slope[own]
+        center, spread = mean[own] - shift, np.diag(S) + rest[own]
+        total = height[own].sum() - 0.5 * slope[own] @ shift
+        total += 0.5 * np.linalg.slogdet(cov @ np.linalg.inv(cavity))[1]
         if own.sum() > 1:
             assert_allclose(found["elpd_group"].sel(group=label), total, rtol=1e-5)
-        if kind == "student_t":
-            assert_allclose(found["y_mean"][own], center[:, 0], rtol=1e-5)
-            e = np.linspace(-9.0, 9.0, 20_001)
-            terms = stats.t.pdf(y[own][:, None], 2.0, center + np.sqrt(spread) * e, 0.1)
-            density = np.trapezoid(terms * stats.norm.pdf(e), e)
-            assert_allclose(found["elpd"][own], np.log(density), rtol=1e-4)
-        else:
-            draws = center + np.sqrt(spread) * np.random.default_rng(3).normal(size=(50_000, 1, C))
-            density = special.softmax(draws, axis=2)[:, np.arange(own.sum()), y[own]]
-            assert_allclose(found["elpd"][own], np.log(density.mean(axis=0)), atol=0.05)
-    alone = bx.loo_predictions(model, theta, groups=np.arange(N), seed=1, **QUIET)
-    one = bx.loo_predictions(model, theta, seed=1, **QUIET)
-    assert_allclose(alone["elpd_group"], one["elpd"], rtol=1e-6)
+        assert_allclose(found["y_mean"][own], center, rtol=1e-5)
+        e = np.linspace(-9.0, 9.0, 20_001)
+        f = center[:, None] + np.sqrt(spread)[:, None] * e
+        density = np.trapezoid(stats.t.pdf(y[own][:, None], 2.0, f, 0.1) * stats.norm.pdf(e), e)
+        assert_allclose(found["elpd"][own], np.log(density), rtol=1e-4)
+    alone_as_groups(model, theta)
+
+
+BY_PATIENT = GROUPS[::-1]
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_an_approximation_leaves_the_sites_of_all_classes_together(grouped):
+    """Each row's expected information of all classes is taken from their joint precision."""
+    theta, options = SIZED | ({"group_amplitude": 0.7} if grouped else {}), {}
+    F, rest = through_inducing(U)
+    if grouped:
+        options["groups"] = BY_PATIENT
+        F = np.hstack([F, 0.7 * (BY_PATIENT[:, None] == list("abcd"))])
+    options |= {"likelihood": "categorical", "approximation": bx.Inducing(U), "scale": False}
+    model = bx.GP(X, CLASSES, **options)
+    rows = bx.predictions(model, theta, on="latent", keep="summary", **QUIET)
+    mean, sd = rows["f_mean"].values, rows["f_sd"].values
+    likelihood, known = model.specification.observation, sd**2 - rest[:, None]
+    two = [pt.as_tensor(v) for v in (mean, sd)]
+    told = likelihood.expected_information(*two).eval()
+    logp, slope, _ = likelihood.expected_log(*two, pt.as_tensor(CLASSES), {}, pt.ones(N))
+    height = logp.eval() + 0.5 * np.einsum("ncc,nc->n", told, known)
+    slope, k = slope.eval(), F.shape[1]
+    designs = np.einsum("nm,cd->ncdm", F, np.eye(3)).reshape((N, 3, 3 * k))
+    P = np.eye(3 * k) + np.einsum("ncm,ncd,ndk->mk", designs, told, designs)
+    found = bx.loo_predictions(model, theta, groups=GROUPS, seed=1, **QUIET)
+    rng = np.random.default_rng(3)
+    for label in "abcd":
+        own = label == GROUPS
+        part = designs[own]
+        cavity = P - np.einsum("ncm,ncd,ndk->mk", part, told[own], part)
+        shift = np.linalg.solve(cavity, (slope[own, :, None] * part).sum(axis=(0, 1)))
+        total = height[own].sum() - 0.5 * (slope[own] * (part @ shift)).sum()
+        total += 0.5 * (np.linalg.slogdet(cavity)[1] - np.linalg.slogdet(P)[1])
+        if own.sum() > 1:
+            assert_allclose(found["elpd_group"].sel(group=label), total, rtol=1e-6)
+        cov = part @ np.linalg.inv(cavity) @ part.transpose(0, 2, 1)
+        roots = np.linalg.cholesky(cov + rest[own, None, None] * np.eye(3))
+        e = rng.normal(size=(50_000, own.sum(), 3))
+        f = mean[own] - part @ shift + np.einsum("ncd,snd->snc", roots, e)
+        density = special.softmax(f, axis=2)[:, np.arange(own.sum()), CLASSES[own]].mean(axis=0)
+        assert_allclose(found["elpd"][own], np.log(density), atol=0.05)
+    alone_as_groups(model, theta)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+def test_classes_left_out_by_importance_sampling(grouped):
+    """Inducing points are all rows. Sites of separate classes would give terms that are too low."""
+    theta, F = SIZED, through_inducing(X)[0]
+    options = {"approximation": bx.Inducing(X), "likelihood": "categorical", "scale": False}
+    if grouped:
+        theta, options["groups"] = theta | {"group_amplitude": 0.7}, BY_PATIENT
+        F = np.hstack([F, 0.7 * (BY_PATIENT[:, None] == list("abcd"))])
+    model, hot = bx.GP(X, CLASSES, **options), np.eye(3)[CLASSES]
+    k, rng = F.shape[1], np.random.default_rng(5)
+
+    def lost(v):
+        f = F @ v.reshape((k, 3))
+        slope = v - (F.T @ (hot - special.softmax(f, axis=1))).ravel()
+        return 0.5 * v @ v - (special.log_softmax(f, axis=1) * hot).sum(), slope
+
+    mode = optimize.minimize(lost, np.zeros(3 * k), jac=True, tol=1e-10).x
+    p = special.softmax(F @ mode.reshape((k, 3)), axis=1)
+    W = p[:, :, None] * np.eye(3) - p[:, :, None] * p[:, None]
+    P = np.eye(3 * k) + np.einsum("nm,ncd,nk->mckd", F, W, F).reshape((3 * k, 3 * k))
+    e = rng.normal(size=(40_000, 3 * k))
+    v = mode + np.linalg.solve(np.linalg.cholesky(P).T, e.T).T
+    f = np.einsum("nm,smc->snc", F, v.reshape((-1, k, 3)))
+    logp = special.log_softmax(f, axis=2)[:, np.arange(N), CLASSES]
+    weights = logp.sum(axis=1) - 0.5 * (v**2 - e**2).sum(axis=1)
+    weights -= special.logsumexp(weights)
+    assert np.exp(-special.logsumexp(2.0 * weights)) > 5_000
+    terms = -special.logsumexp(weights[:, None] - logp, axis=0)
+    ours = alone_as_groups(model, theta)
+    assert abs(ours - terms).max() < 0.1
+    assert abs(ours.sum() - terms.sum()) < 0.3
+    found = bx.loo_predictions(model, theta, groups=GROUPS, seed=1, **QUIET)
+    for label in "abcd":
+        joint = -special.logsumexp(weights - logp[:, label == GROUPS].sum(axis=1))
+        assert abs(found["elpd_group"].sel(group=label).item() - joint) < 0.15
 
 
 @pytest.mark.slow

@@ -32,6 +32,7 @@ posteriors: evidence/sites evidence/normal evidence/newton evidence/factors evid
     evidence/laplace evidence/softmax
     evidence/correlated evidence/processes evidence/step_graphs evidence/variational evidence/sums
     evidence/row_bounds evidence/by_group evidence/groups
+    evidence/coupled_classes
     evidence/expectation_propagation evidence/constrained_coefficients
     evidence/numba_forms constraints base
     gaussian exact low_rank by_group

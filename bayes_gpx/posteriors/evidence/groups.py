@@ -18,12 +18,13 @@ class Between(NamedTuple):
     """How rows' latent values vary together in a posterior.
 
     Their covariance is H'H; or, with `precision`, H'H is the inverse covariance of the sites'
-    means, K + diag(1 / tau), from which small posterior variances lose no digits. For coupled
-    classes H is their covariance itself.
+    means, K + diag(1 / tau), from which small posterior variances lose no digits. Coupled classes
+    have n C columns. H is the covariance itself, if `whole`.
     """
 
-    H: Tensor  # (k, n), or (n C, n C)
+    H: Tensor  # (k, n), or (k, n C)
     precision: bool = False
+    whole: bool = False
     # (n, K), further rows of H, K for each code: a column has them at its own code, else zeros.
     of_group: Tensor | None = None
     codes: Tensor | None = None  # (n,)
@@ -43,10 +44,10 @@ class GroupsLeftOut(Op):
     group is not normal.
     """
 
-    __props__ = ("precision",)
+    __props__ = ("precision", "whole")
 
-    def __init__(self, precision: bool) -> None:
-        self.precision = precision
+    def __init__(self, precision: bool, whole: bool) -> None:
+        self.precision, self.whole = precision, whole
 
     def make_node(self, *inputs: Any) -> Apply:  # noqa: D102
         known = [pt.as_tensor_variable(v) for v in inputs]
@@ -58,12 +59,15 @@ class GroupsLeftOut(Op):
         order = np.argsort(groups, kind="stable")
         for rows in np.split(order, np.flatnonzero(np.diff(groups[order])) + 1):
             try:
+                C = tau.shape[2] if tau.ndim == 3 else 1
+                columns = (rows[:, None] * C + np.arange(C)).ravel()
+                of_rows = H[columns][:, columns] if self.whole else H[:, columns]
+                if more:
+                    of_rows = np.vstack([of_rows, _apart(more[0], more[1], columns)])
                 if tau.ndim == 3:
-                    of_group = _of_classes(H, slope, tau, rows)
+                    cov = of_rows if self.whole else of_rows.T @ of_rows
+                    of_group = _of_classes(cov, slope[rows], tau[rows])
                 else:
-                    of_rows = H[:, rows]
-                    if more:
-                        of_rows = np.vstack([of_rows, _apart(more[0], more[1], rows)])
                     left_out = _by_precision if self.precision else _by_covariance
                     own = noise[rows] if len(noise) else None
                     of_group = left_out(of_rows, slope[rows], tau[rows], own)
@@ -132,18 +136,16 @@ def _by_covariance(
 
 
 def _of_classes(
-    cov: np.ndarray, slope: np.ndarray, tau: np.ndarray, rows: np.ndarray
+    cov: np.ndarray, slope: np.ndarray, tau: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """As `_by_covariance`, from the covariance of all rows and classes (n C, n C)."""
-    (_, C), g = slope.shape, len(rows)
-    cells = (rows[:, None] * C + np.arange(C)).ravel()
+    """As `_by_covariance`, from the covariance of the group's rows and classes (g C, g C)."""
+    g, C = slope.shape
     T = np.zeros((g, C, g, C))
-    T[np.arange(g), :, np.arange(g)] = tau[rows]
-    cov, logdet = _without_sites(cov[np.ix_(cells, cells)], T.reshape((g * C, g * C)))
-    shift = cov @ slope[rows].ravel()
+    T[np.arange(g), :, np.arange(g)] = tau
+    cov, logdet = _without_sites(cov, T.reshape((g * C, g * C)))
+    shift = cov @ slope.ravel()
     own = cov.reshape((g, C, g, C))[np.arange(g), :, np.arange(g)]
-    joint = 0.5 * (logdet - slope[rows].ravel() @ shift)
-    return shift.reshape((g, C)), own, joint
+    return shift.reshape((g, C)), own, 0.5 * (logdet - slope.ravel() @ shift)
 
 
 def _without_sites(cov: np.ndarray, T: np.ndarray) -> tuple[np.ndarray, float]:
@@ -166,10 +168,10 @@ def groups_left_out(
     the sites of a row's group over f given the other groups, each divided by exp(height). With
     `noise` (n,), of normal noise with what is unseen, it is the log density of the sites' means.
     """
-    H, precision, *more = between
+    H, precision, whole, *more = between
     known = [v for v in more if v is not None]
     noise = pt.zeros(0) if noise is None else noise
-    op = GroupsLeftOut(precision)
+    op = GroupsLeftOut(precision, whole)
     found: Any = op.make_node(H, sites.slope, sites.tau, noise, groups, *known).outputs
     return found
 

@@ -38,7 +38,7 @@ class Sites(NamedTuple):
         """
         if self.tau.ndim == 3:
             cov = pt.linalg.solve(self.left, self.variance)
-            return self.mean - (cov * self.slope[:, None]).sum(axis=2), class_root(cov)
+            return self.mean - (cov * self.slope[:, None]).sum(axis=2), self.class_root(cov)
         spread = self.variance / self.left
         return self.mean - spread * self.slope, spread + self.by_class(self.rest)
 
@@ -47,11 +47,10 @@ class Sites(NamedTuple):
         own = pt.as_tensor(of_rows)
         return own[..., None] if own.ndim < self.mean.ndim == 2 else own
 
-
-def class_root(cov: Tensor) -> Tensor:
-    """Square roots (n, C, C) of covariances, which need not be of full rank."""
-    own = cov + 1e-12 * pt.eye(cov.shape[-1])
-    return pt.linalg.cholesky(own, lower=True, on_error="nan")
+    def class_root(self, cov: Tensor) -> Tensor:
+        """Square roots (n, C, C) of covariances, which need not be of full rank, and `rest`."""
+        own = cov + (self.by_class(self.rest)[..., None] + 1e-12) * pt.eye(cov.shape[-1])
+        return pt.linalg.cholesky(own, lower=True, on_error="nan")
 
 
 def normal_sites(y: Tensor, D: Tensor, alpha: Tensor, precision: Tensor, **more: Any) -> Sites:  # noqa: N803

@@ -126,7 +126,7 @@ class StepGraphs:
         joins: list[np.ufunc | None] = [np.add, np.add, np.add, np.maximum]
         if several:
             told = information(self.likelihood, mean, sd, slope, exposure)
-            outputs.append(_coupled(F, told, self.classes) if self.coupled else told)
+            outputs.append(coupled(F, told, self.classes) if self.coupled else told)
             joins.append(np.add if self.coupled else None)
         return self._of([*self.q, *before, *self.theta], outputs, joins=joins)
 
@@ -160,7 +160,7 @@ def information(
     return -pt.stack(rows, axis=1)
 
 
-def _coupled(F: Tensor, told: Tensor, classes: int) -> Tensor:
+def coupled(F: Tensor, told: Tensor, classes: int) -> Tensor:
     """The upper half of the sum of each row's information (C, C) times its F F', (C M, C M)."""
     M, above = F.shape[-1], []
     for c in range(classes):

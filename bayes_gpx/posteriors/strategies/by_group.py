@@ -19,6 +19,7 @@ from bayes_gpx.posteriors.evidence.constrained_coefficients import (
     around_sites,
     constrained_rows,
 )
+from bayes_gpx.posteriors.evidence.coupled_classes import coupled_rows
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.row_bounds import AtRows, expectations, expected_log_normal
 from bayes_gpx.posteriors.evidence.sites import Sites
@@ -35,6 +36,7 @@ from bayes_gpx.posteriors.strategies.sampled import SampledCoefficients
 from bayes_gpx.posteriors.strategies.through_coefficients import (
     CollapsedCoefficients,
     ThroughCoefficients,
+    couples,
 )
 
 
@@ -164,21 +166,24 @@ class ByGroup(CollapsedCoefficients):
 
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
         seen, (bound, _, at) = self.design(given), self._of(given)
+        if couples(given):
+            return bound, _coupled(given, seen, at)[0]
         if not given.likelihood.normal:
             return bound, at.sites(rest=seen.D + seen.unseen)
         return bound, at.sites(rest=own_of(given, seen.D) + seen.unseen, unseen=seen.unseen)
 
     def between(self, given: Conditioning, sites: Sites) -> list[Between]:
-        seen, (_, best, _) = self.design(given), self._of(given)
-        whole = best.gain, best.factor, best.root
-        each = [[v[c] for v in whole] for c in given.labels] if given.columns else [[*whole]]
-        return [_between(seen, *one) for one in each]
+        seen, (_, best, at) = self.design(given), self._of(given)
+        if couples(given):
+            return [_coupled(given, seen, at)[1]]
+        moved = seen.F - pt.matmul(seen.E[:, None], best.gain[seen.codes])[:, 0]
+        own = pt.matmul(seen.E[:, None], best.factor[seen.codes])[:, 0]
+        return [Between(solve_root(best.root, moved.T), of_group=own, codes=seen.codes)]
 
 
-def _between(seen: LowRankDesign, gain: Tensor, factor: Tensor, root: Tensor) -> Between:
-    moved = seen.F - pt.matmul(seen.E[:, None], gain[seen.codes])[:, 0]
-    own = pt.matmul(seen.E[:, None], factor[seen.codes])[:, 0]
-    return Between(solve_root(root, moved.T), of_group=own, codes=seen.codes)
+def _coupled(given: Conditioning, seen: LowRankDesign, at: AtRows) -> tuple[Sites, Between]:
+    known = given.likelihood, seen.F, seen.D + seen.unseen, given.exposure, at
+    return coupled_rows(*known, seen.E, seen.codes)
 
 
 class SampledByGroup(SampledCoefficients):

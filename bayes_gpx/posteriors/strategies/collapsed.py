@@ -22,7 +22,7 @@ from bayes_gpx.posteriors.base import (
 )
 from bayes_gpx.posteriors.constraints import Constraints, joint_logp
 from bayes_gpx.posteriors.evidence.groups import Between, groups_left_out, sum_of_group
-from bayes_gpx.posteriors.evidence.sites import Sites, class_root
+from bayes_gpx.posteriors.evidence.sites import Sites
 from bayes_gpx.processes.operators import Operator
 
 
@@ -126,7 +126,7 @@ class Collapsed(Strategy):
             shift, variance, joint = groups_left_out(between[0], sites, groups, noise)
         center = sites.mean - shift
         if sites.tau.ndim == 3:
-            spread = class_root(variance)
+            spread = sites.class_root(variance)
         else:
             spread = pt.maximum(variance, 0.0) + sites.by_class(sites.rest)
         if beyond is not None:

@@ -124,7 +124,7 @@ def between_classes(strategy: Strategy, given: Conditioning) -> list[Between]:
     """The posterior covariance of all classes at all rows."""
     found = strategy.condition(given)
     each = [strategy.posterior(given, found, c)(given.observed) for c in given.labels]
-    return [Between(across(each, joint=True)[1])]
+    return [Between(across(each, joint=True)[1], whole=True)]
 
 
 def values_of(given: Conditioning) -> list[Tensor]:

@@ -178,6 +178,11 @@ def process_of(given: Conditioning, label: TensorLike | None) -> Process:
     return cast(SeparateProcesses, process).of(cast(TensorLike, label)) if own else process
 
 
+def couples(given: Conditioning) -> bool:
+    """Whether the data couple several classes."""
+    return bool(given.columns) and not given.likelihood.processes
+
+
 def refuse_parts(given: Conditioning) -> None:
     """Raise if leaving rows out needs all others in memory, and data are out-of-core."""
     if given.parts is not None:

@@ -16,6 +16,8 @@ from bayes_gpx.posteriors.evidence.constrained_coefficients import (
     around_sites,
     constrained_rows,
 )
+from bayes_gpx.posteriors.evidence.coupled_classes import coupled_rows
+from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.row_bounds import (
     Coefficients,
     Rows,
@@ -37,6 +39,7 @@ from bayes_gpx.posteriors.strategies.laplace import (
 from bayes_gpx.posteriors.strategies.through_coefficients import (
     CollapsedCoefficients,
     block_of,
+    couples,
     refuse_parts,
 )
 
@@ -101,4 +104,13 @@ class Variational(CollapsedCoefficients):
 
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
         seen, (bound, _, at) = self.design(given), self._of(given)
+        if couples(given):
+            return bound, self._coupled(given)[0]
         return bound, at.sites(rest=seen.unseen + seen.D)
+
+    def between(self, given: Conditioning, sites: Sites) -> list[Between]:
+        return [self._coupled(given)[1]] if couples(given) else super().between(given, sites)
+
+    def _coupled(self, given: Conditioning) -> tuple[Sites, Between]:
+        seen, at = self.design(given), self._of(given).seen
+        return coupled_rows(given.likelihood, seen.F, seen.unseen + seen.D, given.exposure, at)
