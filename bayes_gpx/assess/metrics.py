@@ -217,7 +217,7 @@ def _durations(dataset: xr.Dataset, y: Column, known: Column) -> tuple[np.ndarra
     if ended.shape != time.shape or ended.dtype != bool:
         raise ValueError(
             f"known has shape {ended.shape} and dtype {ended.dtype}, but must be True or False for "
-            f"each of {len(time)} rows."
+            f"each of {len(time)} rows: whether the time is known, as in censoring == 'none'."
         )
     return time, ended
 

@@ -22,6 +22,7 @@ from bayes_gpx.data.numbers import (
     refuse_gaps,
     refuse_infinite,
 )
+from bayes_gpx.system.warning import warn
 
 MINIMUM_ROWS = 3
 INTERCEPT = "intercept"
@@ -171,11 +172,14 @@ def read_response(
     if np.ma.isMaskedArray(y) and read is None:
         y = np.ma.filled(y.astype(float), np.nan)
     values = np.asarray(y)
+    if values.ndim == 0:
+        raise ValueError(f"{name} is {y!r}. Pass a value for each row of X, such as df['{name}'].")
     if values.ndim != 1:
+        outputs = "; tables of several outputs need one latent value each, not "
+        outputs = f"{outputs}likelihood='categorical'" if name == "y" else ""
         raise ValueError(
             f"{name} has shape {values.shape}, but must have one dimension, with one value for "
-            "each row of X. For a single column use .ravel(), or pick one column; tables of "
-            "several outputs need one latent value each, not likelihood='categorical'."
+            f"each row of X. For a single column use .ravel(), or pick one column{outputs}."
         )
     if len(values) != len(frame):
         raise ValueError(
@@ -187,6 +191,10 @@ def read_response(
         refuse_misaligned(frame.index, labels, "X", name)
     if read is not None:
         return read(y)
+    if name == "y" and values.dtype.kind == "b":
+        raise ValueError(
+            "y is True or False. Pass likelihood='bernoulli', or y.astype(float) for numbers."
+        )
     if name == "y":
         refuse_words(values.tolist() if values.dtype.kind not in "biufmM" else (), name)
     numbers = numeric(values, name, None, frame.index)
@@ -194,6 +202,18 @@ def read_response(
     if len(bad):
         raise ValueError(f"{name} has {gaps(bad, frame.index)}. Drop these rows.")
     return numbers.copy()
+
+
+def read_positive(values: Any, frame: Frame, name: str) -> np.ndarray:
+    """Read one number above 0 for each row of X, (n,)."""
+    numbers: np.ndarray = read_response(values, frame, name)
+    bad = np.flatnonzero(numbers <= 0)
+    if len(bad):
+        drop = " Drop rows that should not count." if name == "weights" else ""
+        raise ValueError(
+            f"{name} is {numbers[bad[0]]:g} at position {bad[0]}, but must be above 0.{drop}"
+        )
+    return numbers
 
 
 def read_responses(
@@ -262,6 +282,12 @@ def refuse_misaligned(index: np.ndarray, other: np.ndarray, name: str, other_nam
         raise ValueError(
             f"The index of {other_name} differs from the index of {name}, so rows may not belong "
             f"together. Align them, or pass {other_name}.to_numpy() to match by position."
+        )
+    if not set(index.tolist()).isdisjoint(other.tolist()):
+        warn(
+            f"The index of {other_name} has labels that {name} has in other rows. Rows are matched "
+            "by position, because one index counts from 0. If this is right, pass "
+            f"{other_name}.to_numpy(); otherwise align them."
         )
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from bayes_gpx.data.categorical import is_missing
-from bayes_gpx.data.features import Frame, read_response, refuse_words
+from bayes_gpx.data.features import Frame, read_positive, refuse_words
 from bayes_gpx.validation import one_of
 
 
@@ -295,11 +295,7 @@ def read_exposure(exposure: Any, frame: Frame, observation: Reader) -> np.ndarra
     """Exposure (n,), ones by default; None where noise is normal."""
     if exposure is None:
         return None if observation.normal else np.ones(len(frame))
-    name = observation.exposure_name
-    values = read_response(exposure, frame, name)
-    if (values <= 0).any():
-        raise ValueError(f"{name} has values that are not above 0. Pass positive numbers.")
-    return values
+    return read_positive(exposure, frame, observation.exposure_name)
 
 
 class Support(NamedTuple):
@@ -315,7 +311,7 @@ SUPPORTS = {
     "real": Support("real numbers"),
     "positive": Support("numbers above 0", 0.0),
     "unit": Support("numbers between 0 and 1, without both", 0.0, 1.0),
-    "counts": Support("0, 1, 2, ...", -0.5, whole=True),
+    "counts": Support("whole numbers of at least 0", -0.5, whole=True),
 }
 """The support of a likelihood by its name."""
 
@@ -333,9 +329,11 @@ def read_within(y: Any, support: str, likelihood: str) -> np.ndarray:
         limits = ""
         if support == "positive" and (values >= 0.0).all():
             limits = " A 0 below some limit is the limit as y, with 'left' in censoring=."
+        if likelihood == "Binomial" and ((values >= 0.0) & (values <= 1.0)).all():
+            limits = " For proportions, pass the successes as y: proportions times trials."
         raise ValueError(
             f"y is {float(values[bad[0]])!r} at position {bad[0]}, but {likelihood} takes "
-            f"{own.says}. Drop such rows, or use likelihood={fits}.{limits}"
+            f"{own.says}. Use likelihood={fits}.{limits} Without such rows the fit would be biased."
         )
     return values
 

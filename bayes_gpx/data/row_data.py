@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from bayes_gpx.data.features import Frame, read_response
+from bayes_gpx.data.features import Frame, read_positive, read_response
 from bayes_gpx.data.scaling import Scaling
+from bayes_gpx.system.warning import warn
 
 CENSORING = "none", "left", "right", "interval"
 """Kinds of rows: y is the value, an upper bound, a lower bound, or the lower end of an interval.
@@ -132,10 +133,13 @@ def read_row_data(
     """Check weights and censoring of rows with responses y."""
     known: dict[str, np.ndarray] = {}
     if weights is not None:
-        known["weights"] = read_response(weights, frame, "weights")
-        if (known["weights"] <= 0).any():
-            raise ValueError(
-                "weights has values that are not above 0. Drop rows that should not count."
+        known["weights"] = read_positive(weights, frame, "weights")
+        total = known["weights"].sum()
+        if len(y) > 1 and total < 1.0 + 1e-6:
+            warn(
+                f"weights sum to {total:g}, so all rows together count as one observation or "
+                "less, and the fit is hardly more than the prior. A row of weight 2 counts like "
+                "two rows. Divide by their mean, unless this is what you want."
             )
     if censoring is not None:
         codes = read_response(censoring, frame, "censoring", _codes)
@@ -153,6 +157,11 @@ def read_row_data(
                 f"censoring is 'interval' at position {wrong[0]}, where y is {y[wrong[0]]:g} with "
                 f"{end}. Pass y as a table of two columns, or two names of columns of "
                 "out-of-core data: the lower and the larger upper ends."
+            )
+        if np.isin(codes, [CENSORING.index("left"), CENSORING.index("right")]).all():
+            warn(
+                "censoring is 'left' or 'right' in every row, so no y is known, and the fit says "
+                "little more than the prior."
             )
         known |= {"censoring": codes, "upper": larger}
     return RowData(**known) if known else None

@@ -38,7 +38,8 @@ class Binomial(Derived):
             row = wrong[0]
             raise ValueError(
                 f"y is {y[row]:g} of {exposure[row]:g} trials at position {row}. Pass trials=, a "
-                "whole number of at least y for each row; for counts without a limit, use "
+                "whole number of at least y for each row. If you have successes and failures, y is "
+                "the successes, and trials their sum. For counts without a limit, use "
                 "likelihood='poisson'."
             )
 

@@ -46,6 +46,8 @@ CASES = {
     ),
     "constant y": (lambda X, y: (X, np.full(len(y), 2.0)), "y is constant"),
     "nan in y": (lambda X, y: (X, y.where(y.index != 2)), r"y has 1 missing.*row .*2"),
+    "no y": (lambda X, y: (X, None), r"y is None\. Pass a value for each row of X"),
+    "true or false": (lambda X, y: (X, y > 2.0), "True or False. Pass likelihood='bernoulli'"),
     "short y": (lambda X, y: (X, y.values[:-1]), "X has 14 rows and y has 13"),
     "tensor y": (lambda X, y: (X, y.values[:, None, None]), r"shape \(14, 1, 1\)"),
     "misaligned y": (
@@ -234,6 +236,8 @@ def test_rows_of_two_tables_belong_together(regression):
     theta = {**THETA, "sigma_w": 0.1}
     with pytest.raises(ValueError, match="index of Z_new differs"):
         bx.contributions(bx.GPX(X, y, Z), theta, X_new, Z_new.iloc[[2, 1, 0, 3]])
+    with pytest.warns(UserWarning, match=r"index of y has labels that X has in other rows.*to_num"):
+        bx.GP(X.set_axis(range(2, 16)), y)
     labelled = bx.GP(X.set_axis(list("abcdefghijklmn")), y)
     assert list(labelled.training.X.index[:2]) == ["a", "b"]
 

@@ -75,7 +75,8 @@ def test_a_saved_model_keeps_its_trials(tmp_path):
     [
         (None, r"y is 2 of 1 trials at position \d+\. Pass trials="),
         (TRIALS + 0.5, r"y is \d of \d\.5 trials at position 0\. .* a whole number"),
-        (0 * TRIALS, "trials has values that are not above 0"),
+        (0 * TRIALS, "trials is 0 at position 0, but must be above 0"),
+        (5, r"trials is 5\. Pass a value for each row of X"),
     ],
 )
 def test_wrong_trials_are_refused(trials, said):

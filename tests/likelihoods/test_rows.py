@@ -752,14 +752,33 @@ def test_a_model_of_latent_values_has_the_density_of_its_rows():
     assert_allclose(sum(float(np.sum(term)) for term in terms), expected, rtol=1e-10)
 
 
+BELOW = ["left"] * (N - 1) + ["none"]
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"weights": np.zeros(N)}, "not above 0"),
+        ({"weights": np.full(N, 1.0 / N)}, "weights sum to 1, so all rows together count as one"),
+        ({"censoring": ["right"] * N}, "'left' or 'right' in every row"),
+    ],
+)
+def test_rows_that_say_nearly_nothing_are_named(given, message):
+    with pytest.warns(UserWarning, match=message):
+        bx.GP(X, RESPONSES["normal"], **given)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"weights": np.zeros(N)}, "weights is 0 at position 0, but must be above 0"),
         ({"censoring": ["none"] * (N - 1) + ["dead"]}, "'dead' at position 15"),
         ({"censoring": ["interval"] * N}, "no upper end"),
         (
-            {"censoring": ["left"] * N, "likelihood": "bernoulli", "y": "bernoulli"},
+            {
+                "censoring": ["left"] * (N - 1) + ["none"],
+                "likelihood": "bernoulli",
+                "y": "bernoulli",
+            },
             "no bounds of y. For ordered categories",
         ),
         (
@@ -768,7 +787,7 @@ def test_a_model_of_latent_values_has_the_density_of_its_rows():
         ),
         (
             {
-                "censoring": ["right"] * N,
+                "censoring": ["right"] * (N - 1) + ["none"],
                 "likelihood": "binomial",
                 "trials": 6 * [4] + [9] * 10,
                 "y": "poisson",
@@ -776,7 +795,11 @@ def test_a_model_of_latent_values_has_the_density_of_its_rows():
             "no y is above that",
         ),
         (
-            {"censoring": ["left"] * N, "likelihood": "categorical", "y": "bernoulli"},
+            {
+                "censoring": ["left"] * (N - 1) + ["none"],
+                "likelihood": "categorical",
+                "y": "bernoulli",
+            },
             "several latent values of a row, so no bounds",
         ),
     ],

@@ -228,7 +228,7 @@ def test_the_command_takes_a_column_of_noise(tmp_path):
     ("wrong", "message"),
     [
         ({"noise_sd": SD, "likelihood": "student_t"}, "noise_sd"),
-        ({"noise_sd": -SD}, "noise_sd has values that are not above 0"),
+        ({"noise_sd": -SD}, "noise_sd is -.* at position 0, but must be above 0"),
         ({"noise_sd": SD[:3]}, "noise_sd"),
         ({"noise_sd": np.where(SD > 1.0, np.nan, SD)}, "noise_sd"),
     ],

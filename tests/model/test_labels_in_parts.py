@@ -319,7 +319,7 @@ INDUCING = {"approximation": bx.Inducing(5)}
         (
             [FRAME.assign(y=1, time=1.0), FRAME.assign(y=1, time=0.0)],
             {"likelihood": "poisson", "exposure": "time"},
-            "Frame 1: exposure has values that are not above 0",
+            "Frame 1: exposure is 0 at position 0, but must be above 0",
         ),
         ([FRAME], {"likelihood": "bernoulli", "exposure": "time"}, "is used only with"),
     ],

@@ -175,7 +175,7 @@ def test_the_model_is_generative(likelihood):
         (LABELS, {"likelihood": "bernouli"}, "Did you mean 'bernoulli'"),
         (LABELS, {"likelihood": "bernoulli", "exposure": np.ones(N)}, "exposure was given"),
         (COUNTS, {"exposure": np.ones(N)}, "exposure was given"),
-        (COUNTS, {"likelihood": "poisson", "exposure": np.zeros(N)}, "not above 0"),
+        (COUNTS, {"likelihood": "poisson", "exposure": np.zeros(N)}, "exposure is 0 at position 0"),
     ],
 )
 def test_bad_responses_are_refused(y, options, message):
