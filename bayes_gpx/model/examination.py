@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
+from pytensor.graph.replace import graph_replace
 from scipy.stats import ks_2samp, spearmanr
 
 from bayes_gpx.aliases import Tensor
@@ -17,6 +19,10 @@ from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.model.given_values import medians
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.base import OneDraw
+from bayes_gpx.processes.approximations import HSGP, LARGEST_BASIS
+from bayes_gpx.processes.basis_process import expanded
+from bayes_gpx.processes.gaussian_process import GaussianProcess
+from bayes_gpx.processes.operators import evaluate
 from bayes_gpx.system.warning import FitWarning, warn
 
 AT_FLOOR, NO_NOISE = 1.3, 0.01
@@ -54,6 +60,11 @@ FAR_VALUE, DISTINCT = 8.0, 10
 """Interquartile ranges from the median to the farthest value above which a column is reported, if
 it has more than this number of distinct values."""
 
+AT_ENDS, WIDE, MISSED = 0.7, 3.0, 1.1
+"""Prior variance of an HSGP at an end of the data, relative to the middle, below which it is
+reported; a c for which it is above that at all lengthscales; and how much more twice as many sines
+may hold."""
+
 MOST_NAMED = 5
 """So many features are named in a sentence."""
 
@@ -66,6 +77,8 @@ def examine(model: Any, idata: xr.DataTree) -> list[str]:
     found = [
         *_noise(model, idata),
         *_lengthscales(model, idata),
+        *_box(model, idata),
+        *_deviations(model, idata),
         *_features(model),
         *_far_values(model),
         *_starts(idata),
@@ -178,6 +191,68 @@ def _lengthscales(model: Any, idata: xr.DataTree) -> Iterator[str]:
             "values, so that each value has an effect of its own. Declare a feature of few values "
             "as categories, leave out one that numbers the rows, or pass "
             "priors={'lengthscale': bx.lengthscale_prior(X)}."
+        )
+
+
+def _box(model: Any, idata: xr.DataTree) -> Iterator[str]:
+    """Sines of an HSGP that lose prior variance at the ends of the data, or everywhere.
+
+    They vanish at the ends of the box, and so does a function that hardly varies along a column.
+    """
+    spec, data = model.specification, model.training
+    approximation = spec.approximation
+    if not isinstance(approximation, HSGP):
+        return
+    theta = dict(model.fixed) | dict(medians(model, idata))
+    several = spec.outputs or len(spec.processes)
+    names = [h.name for h in spec.hyperparameters if not spec.outputs or h.each == "output"]
+    middle, along = data.corners.mean(axis=0), np.eye(data.d, dtype=bool)
+    points = np.vstack([middle, *np.where(along, data.corners[:, None], middle)])
+    wide = replace(approximation, c=WIDE)
+    bases, variances = (approximation, approximation.enlarged(2), wide, wide.enlarged(2)), []
+    for k in range(several or 1):
+        own = {name: pt.constant(theta[name][k] if several else theta[name]) for name in names}
+        prior: Any = spec.process(own, data.d, model.called_kernel)
+        summands = prior.cov_funcs if spec.family == "GPX" else [prior.cov_func]
+        for exact in map(GaussianProcess, summands):
+            each = [expanded(exact, basis, data.corners) for basis in bases]
+            variances += [pt.stack([p.variance(evaluate(points)) for p in (exact, *each)])]
+    known = {rv: pt.constant(theta[rv.name]) for rv in model.own_variables}
+    found = np.array(pm.draw(graph_replace(variances, known, strict=False), mode=MODE))
+    held, finer, of_wide, of_finest = (
+        found[:, k] / np.maximum(found[:, 0], 1e-300) for k in range(1, 5)
+    )
+    at_ends = (held[:, 1:] / held[:, :1]).reshape((-1, 2, data.d)).min(axis=(0, 1))
+    names = [name for name, low in zip(data.X.columns, at_ends < AT_ENDS, strict=True) if low]
+    if names:
+        few = (of_finest[:, 0] > MISSED * of_wide[:, 0]).any()
+        wider = bases[3] if few else wide
+        cure = f"bx.{wider}" if wider.size(data.d) <= LARGEST_BASIS else "bx.Inducing(m)"
+        yield (
+            f"The lengthscale of {_some(names)} is long for the box of HSGP: at the ends of the "
+            f"data, f has {at_ends.min():.0%} of its prior variance in the middle, so predictions "
+            f"there are wrong. Fit with approximation={cure}, or leave such columns out."
+        )
+    if (finer[:, 0] > MISSED * held[:, 0]).any():
+        yield (
+            f"{approximation.m} sines are too few for a lengthscale, and lose a part of the prior "
+            f"variance. Compare a fit with approximation=bx.{bases[1]}."
+        )
+
+
+def _deviations(model: Any, idata: xr.DataTree) -> Iterator[str]:
+    """Deviations of weights, which a marginal fit through coefficients does not learn."""
+    spec, sampled = model.specification, {*model.latent_names.values()}
+    if spec.family != "GPX" or spec.normal or spec.approximation is None:
+        return
+    sizes = spec.deviation_sd(dict(model.fixed) | dict(medians(model, idata)))
+    if np.any(sizes) and sampled.isdisjoint(idata["posterior"].data_vars):
+        cures = ["Fit without an approximation", "pass priors={'sigma_w': 0.0}"]
+        cures += ["fit('nuts', latent='sample')"] if spec.expanded else []
+        yield (
+            "Weights of training rows do not deviate from the smooth ones, and sigma_w is "
+            f"estimated too small: {type(spec.approximation).__name__} learns deviations only for "
+            f"normal noise. {'; or '.join(cures)}."
         )
 
 

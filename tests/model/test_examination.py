@@ -71,6 +71,51 @@ def test_fits_with_categories_are_examined(ard):
         assert said.startswith("The lengthscale of step is shorter")
 
 
+def sines_variance(x, lengthscale, m, c):
+    """Of the sines of an exponentiated quadratic kernel, on a box from -c to c, at x."""
+    k = np.arange(1, m + 1)
+    rates = k * np.pi / (2.0 * c)
+    density = np.sqrt(2 * np.pi) * lengthscale * np.exp(-0.5 * (lengthscale * rates) ** 2)
+    return (density * np.sin(rates * (x + c)) ** 2 / c).sum()
+
+
+@pytest.mark.parametrize(
+    "lengthscales, m, c",
+    [((0.5, 2.0), 12, 1.5), ((0.5, 8.0), 12, 1.5), ((0.5, 9.0), 20, 3.0), ((0.1, 0.5), 12, 1.5)],
+)
+def test_sines_that_lose_prior_variance(lengthscales, m, c):
+    inner = np.random.default_rng(4).uniform(-1.0, 1.0, (48, 2))
+    at = pd.DataFrame([[-1.0, -1.0], [1.0, 1.0], *inner], columns=X.columns)
+    model = bx.GP(at, Y, approximation=bx.HSGP(m, c), scale=False)
+    theta = {"lengthscale": np.array(lengthscales), "amplitude": 1.0, "sigma": 0.1}
+    said = " ".join(room._box(model, theta))
+
+    def in_the_middle(c):
+        return [np.prod([sines_variance(0.0, v, k, c) for v in lengthscales]) for k in (m, 2 * m)]
+
+    of_columns = [
+        sines_variance(1.0, own, m, c) / sines_variance(0.0, own, m, c) for own in lengthscales
+    ]
+    for name, share in zip(X.columns, of_columns, strict=True):
+        assert (name in said) == (share < 0.7)
+    if min(of_columns) < 0.7:
+        assert f"{min(of_columns):.0%} of its prior variance in the middle" in said
+        whole, finer = in_the_middle(3.0)
+        assert f"HSGP(m={m * (1 + (finer > 1.1 * whole))}, c=3.0)" in said
+    whole, finer = in_the_middle(c)
+    assert ("too few" in said) == (finer > 1.1 * whole)
+    assert said or min(lengthscales) == 0.5
+
+
+def test_deviations_that_an_approximation_does_not_learn():
+    counts = np.random.default_rng(2).poisson(np.exp(MEAN))
+    for options, says in (({}, True), ({"priors": {"sigma_w": 0.0}}, False)):
+        basis = bx.HSGP(6, 3.0)
+        said = told(bx.GPX(X, counts, likelihood="poisson", approximation=basis, **options))
+        assert ("do not deviate from the smooth ones" in said) == says
+        assert says == ("latent='sample'" in said)
+
+
 def test_noise_at_the_rounding_error_without_copies():
     said = told(bx.GP(X, np.round(2.0 * MEAN) / 2.0))
     assert said.startswith("Sigma is no larger than the rounding error of y, which is its lower")
