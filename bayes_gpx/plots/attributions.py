@@ -23,6 +23,7 @@ from bayes_gpx.plots.selection import (
     called,
     digits,
     short,
+    shortened,
     shown,
     values_of,
     whole,
@@ -138,7 +139,7 @@ def _title(da: xr.DataArray, target: Any) -> Any:
     """Write the sum over all features above a panel."""
     (total,) = written(float(da.sum()), plus=True)
     return backend_from_object(target).title(
-        f"observation {short(da['obs'])}\n{total} in all", target
+        f"observation {short(da['obs'], 16)}\n{total} in all", target
     )
 
 
@@ -162,7 +163,7 @@ def _bars(
     extent = np.append(interval.values, 0.0)
     low, high = np.nanmin(extent), np.nanmax(extent)
     width, several = (high - low) or 1.0, found.sizes["obs"] > 1
-    names, texts = [short(feature, 24) for feature in mean["feature"].values], values_of(value)
+    names, texts = shortened(mean["feature"].values, 24), values_of(value)
     columns = pc_kwargs.get("col_wrap", columns_for(found.sizes["obs"]))
     room = max(VALUES, room_right(texts, names, columns)) if several else 0.05
     right = high + room * width
@@ -282,13 +283,13 @@ def plot_waterfall(
     moments = zip(steps.values, *interval.values.T, strict=True)
     texts = ["{} [{}, {}]".format(*written(*three, plus=True)) for three in moments]
     texts[-1] += " in all"
-    numbers = max(NUMBERS, 0.8 * LETTER * max(map(len, texts)))
+    numbers = max(NUMBERS, 0.83 * LETTER * max(map(len, texts)))
     figure_width = (right - low) * room / (room - numbers)
     limits = (low - SPACE * (high - low), low + figure_width)
-    ticks = MaxNLocator(3 if 4 * (high - low) > figure_width else 2).tick_values(low, high)
-    ticks = [t for t in ticks if low <= t <= high]
+    inch = figure_width / room
+    ticks = _few(low, high, inch, 3 if 4 * (high - low) > figure_width else 2)
     longest = max(len(f"{t:+.6g}") for t in MaxNLocator(1).tick_values(0.0, np.abs(bounds).max()))
-    apart = max(TICK, LETTER * longest) * figure_width / room
+    apart = max(TICK, LETTER * longest) * inch
     alone = _scale(min(bounds.values.min(), 0.0), max(bounds.values.max(), 0.0), apart)
     alone = [t for t in alone if zero + t > ticks[-1] + apart] if ticks else alone
     marked = [f"{t:.6g}" for t in ticks] + [f"{t:+.6g}" if t else "0" for t in alone]
@@ -337,6 +338,17 @@ def plot_waterfall(
         backend=backend,
         height=0.8 + 0.26 * len(names),
     )
+
+
+def _few(low: float, high: float, inch: float, most: int) -> list[float]:
+    """At most so many steps of numbers from `low` to `high` that do not touch; `inch` wide each."""
+    ticks: list[float] = []
+    for steps in range(most, 0, -1):
+        ticks = [t for t in MaxNLocator(steps).tick_values(low, high) if low <= t <= high]
+        longest = max((len(f"{t:.6g}") for t in ticks), default=0)
+        if len(ticks) < 2 or np.diff(ticks).min() >= max(TICK, LETTER * longest) * inch:
+            return ticks
+    return ticks[:1]
 
 
 def _scale(low: float, high: float, apart: float) -> list[float]:

@@ -13,13 +13,14 @@ from matplotlib.colors import Normalize
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.plots.layout import Bar, Scale, draw
-from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, short, shown
+from bayes_gpx.plots.selection import MOST_ROWS, ONE_UNIT, covers_zero, shortened, shown
 from bayes_gpx.plots.visuals import (
     EDGE,
     ON_WHITE,
     REFERENCE,
     colored_points,
     colors_of,
+    few_numbers,
     label_axes,
     names_down,
 )
@@ -142,7 +143,7 @@ def plot_beeswarm(
     hollow = {"drawn": unsure, "hollow": True, "width": 1.2}
     filled = {"drawn": ~unsure, "edge": EDGE, "width": 0.6}
     points = {"y": y, "color": color, "size": 16}
-    names = [short(feature) for feature in mean["feature"].values]
+    names = shortened(mean["feature"].values)
     ticks = {0.0: "low", 1.0: "high"}
     return draw(
         mean.rename(words["name"]),
@@ -151,6 +152,7 @@ def plot_beeswarm(
             ("open", _points, mean, points | hollow),
             ("clear", _points, mean, points | filled),
             ("", names_down, mean, {"names": names}),
+            ("", few_numbers, mean, {}),
             ("xlabel", label_axes, mean, {"x": words["label"]}),
         ],
         f"{words['title']}; hollow: the {words['interval']} contains 0",

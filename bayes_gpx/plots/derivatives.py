@@ -27,6 +27,7 @@ from bayes_gpx.plots.selection import (
     refuse_several,
     required,
     short,
+    shortened,
     with_unit,
 )
 from bayes_gpx.plots.visuals import (
@@ -212,7 +213,7 @@ def plot_slopes(
     ratio = abs(chosen["derivative_mean"] / chosen["derivative_sd"]).max("obs").values
     known = chosen["feature"].values[np.argsort(-np.nan_to_num(ratio), kind="stable")].tolist()
     features, some = panel_features(dataset, features, known)
-    chosen, names = chosen.sel(feature=features), [short(name, 24) for name in features]
+    chosen, names = chosen.sel(feature=features), shortened(features, 24)
     mean, sd, count = chosen["derivative_mean"], chosen["derivative_sd"], chosen.sizes["obs"]
     unit = sd.where(sd > 0)
     wide, narrow = chosen[needed] / unit, chosen["band_pointwise"] / unit

@@ -35,6 +35,7 @@ from bayes_gpx.plots.selection import (
     covers_zero,
     refuse_no_dataset,
     short,
+    shortened,
     shown,
     whole,
 )
@@ -129,7 +130,7 @@ def plot_heatmap(
     found = found.isel(obs=order).transpose("feature", "obs", ...)
     mean, m = found["mean"], found.sizes["obs"]
     scale = symmetric(mean, SIGNED)
-    names = [short(feature) for feature in mean["feature"].values]
+    names = shortened(mean["feature"].values)
     labels = [short(label) for label in mean["obs"].values] if m <= MOST_LABELS else []
     longest = max(map(len, labels), default=0)
     upright = longest * m > 50

@@ -26,6 +26,7 @@ from bayes_gpx.plots.selection import (
     refuse_no_dataset,
     required,
     short,
+    shortened,
     with_unit,
 )
 from bayes_gpx.plots.visuals import (
@@ -346,9 +347,10 @@ def plot_comparisons(
             mean,
             [
                 ("reference", vline, no_effect, REFERENCE),
-                ("", names_down, mean, {"names": [short(name) for name in names]}),
+                ("", names_down, mean, {"names": shortened(names)}),
                 ("interval", bars_across, bounds, {"width": 3, "color": "C0"}),
                 ("point_estimate", points_across, mean, {"color": "C0"}),
+                ("", few_numbers, mean, {"most": 4}),
                 ("labels", label_axes, mean, {"x": what}),
             ],
             title,
@@ -360,7 +362,10 @@ def plot_comparisons(
         raise ValueError(
             f"There are {len(names)} comparisons; choose at most {MOST_PANELS} of them."
         )
-    labels = {"title": lambda da: short(da["contrast"]), "x": "observations, sorted", "y": what}
+    contrasts = mean["contrast"].values
+    titles = dict(zip(contrasts, shortened(contrasts, 30), strict=True))
+    labels = {"title": lambda da: titles[da["contrast"].item()], "x": "observations, sorted"}
+    labels["y"] = what
     return draw(
         mean,
         [

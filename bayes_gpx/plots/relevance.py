@@ -17,7 +17,13 @@ from bayes_gpx.aliases import Backend
 from bayes_gpx.assess.project import Projection
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.plots.layout import WITH_IMAGES, Layer, add_legend, backend_named, beside, draw
-from bayes_gpx.plots.selection import NO_INTERVAL, refuse_no_dataset, refuse_several, short
+from bayes_gpx.plots.selection import (
+    NO_INTERVAL,
+    refuse_no_dataset,
+    refuse_several,
+    short,
+    shortened,
+)
 from bayes_gpx.plots.visuals import (
     REFERENCE,
     bars_across,
@@ -132,7 +138,7 @@ def plot_relevance(
         return array.expand_dims(panel=[name]).reindex(panel=panels)
 
     mean = in_panel(chosen["average_relevance_mean"]).rename("relevance")
-    names = [short(name, 24) for name in chosen["feature"].values]
+    names = shortened(chosen["feature"].values, 24)
     rows = {"names": names, "edge": 0.5}
     layers: list[Layer] = [
         ("point_estimate", points_across, mean, {"color": "C0"}),
@@ -215,7 +221,7 @@ def plot_interactions(
     strongest = np.argsort(-mean, kind="stable")
     every = dict.fromkeys(np.column_stack([first, second])[strongest].ravel())
     names = list(every)[: max_features and max(max_features, 2)]
-    m, labels = len(names), [short(name, 24) for name in names]
+    m, labels = len(names), shortened(names, 24)
 
     numbers, largest = {"mean": mean}, float(np.nanmax(mean))
     titles = {"mean": "average, per sd of both", "top": f"probability: among the first {top}"}
@@ -361,7 +367,7 @@ def plot_importances(
         known = stacked(references).reindex(measure=list(means))
         effectless.append(("null", bars_across, known, gray))
     thin = {"width": 1.5, "ignore_aes": {"marker"}}
-    names = [short(name) for name in order]
+    names = shortened(order)
     half = min(0.36, 0.12 * (number - 1))
     none = f"; one value, no interval: {', '.join(single)}" if single else ""
     none += "; gray: features without effect" if references else "; noise is above 0 too"

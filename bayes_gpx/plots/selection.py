@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from os.path import commonprefix
 from typing import Any
 
 import arviz_stats  # noqa: F401
@@ -339,8 +340,9 @@ def with_values(value: xr.DataArray) -> list[str]:
     """`feature = value` for each feature of one observation, with a short unit."""
     units = value["unit"].values if "unit" in value.coords else [""] * value.sizes["feature"]
     units = [f" {unit}" if 0 < len(unit) <= LONGEST_UNIT else "" for unit in units]
-    texts = zip(value["feature"].values, values_of(value).values, units, strict=True)
-    return [f"{short(feature, BELOW_PANEL)} = {text}{unit}" for feature, text, unit in texts]
+    names = shortened(value["feature"].values, BELOW_PANEL)
+    texts = zip(names, values_of(value).values, units, strict=True)
+    return [f"{name} = {text}{unit}" for name, text, unit in texts]
 
 
 def with_unit(da: xr.DataArray) -> str:
@@ -358,3 +360,16 @@ def short(label: Any, longest: int = LONGEST_NAME) -> str:
     name = np.datetime_as_string(label, unit="auto") if dated else str(label)
     end = longest // 2
     return name if len(name) <= longest else f"{name[: longest - end - 1]}…{name[-end:]}"
+
+
+def shortened(labels: Iterable[Any], longest: int = LONGEST_NAME) -> list[str]:
+    """Such texts of several labels, which differ where the labels do."""
+    labels = list(labels)
+    found = {str(label): short(label, longest) for label in labels}
+    for text in set(found.values()):
+        same = [label for label, own in found.items() if own == text]
+        begin = max(0, len(commonprefix(same)) - longest // 2)
+        for label in same if len(same) > 1 else ():
+            part = label[begin : begin + longest - 2]
+            found[label] = f"…{part}" + "…" * (begin + len(part) < len(label))
+    return [found[str(label)] for label in labels]

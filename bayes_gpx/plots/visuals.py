@@ -46,8 +46,8 @@ def pale(color: str) -> str:
 
 MINUS = "\N{MINUS SIGN}"
 
-IN_NARROW = 24
-"""Letters of the name of an axis in one line, where three or more panels are side by side."""
+LETTERS = 64, 40, 24
+"""Letters of the name of an axis in one line, with one, two, and more panels side by side."""
 
 LONG, MOST_PLACES = 1e7, 6
 """Numbers of this size and above, or with more decimals, are written with an exponent."""
@@ -242,7 +242,7 @@ def label_axes(
     if hasattr(target, "tick_params"):  # matplotlib's, which hide numbers above empty places
         target.tick_params(labelbottom=True)
         place = target.get_subplotspec()
-        first, letters = place.is_first_col(), IN_NARROW if place.get_gridspec().ncols > 2 else 1000
+        first, letters = place.is_first_col(), LETTERS[min(place.get_gridspec().ncols, 3) - 1]
     if y is not None and first:
         backend.ylabel(y, target)
     if x is not None:

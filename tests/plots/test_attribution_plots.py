@@ -9,6 +9,7 @@ from matplotlib.colors import to_hex, to_rgb
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
+from bayes_gpx.plots.selection import short, shortened
 from bayes_gpx.plots.visuals import EDGE, NEGATIVE, ON_WHITE, POSITIVE, few_numbers
 
 FEATURES = ["wind", "rain", "sun", "ice"]
@@ -470,3 +471,37 @@ def test_titles_say_what_was_computed():
     found = bx.shapley_values(model, theta, X[:1], progressbar=False)
     figure = bx.plot_waterfall(found).viz["figure"].item()
     assert "Shapley values of observation 0" in figure.get_suptitle()
+
+
+@pytest.mark.parametrize("offset", [3.854, -3.854, 3.9e6])
+def test_numbers_of_a_waterfall_with_small_steps_and_wide_intervals_do_not_touch(offset):
+    """Nor does a long name of the response leave the picture, or a name equal another."""
+    scale = max(1.0, abs(offset) / 10.0)
+    data = attributed(1)
+    mean, draws = data["attribution"].mean("draw"), data["attribution"]
+    found = (0.02 * mean + 0.4 * (draws - mean)) * scale
+    data["attribution"] = found
+    data["attribution_mean"] = ("obs", "feature"), found.mean("draw").values[0]
+    data["difference"], data["offset"] = found.sum("feature"), ("obs", [offset])
+    data["difference_mean"] = data["difference"].mean(("chain", "draw"))
+    names = [f"average of the monthly income no. {k} of all households" for k in range(4)]
+    data = data.assign_coords(feature=names)
+    data.attrs |= attributed(1).attrs | {"units": "rate at clinic A per 1000 inhabitants and year"}
+    figure = bx.plot_waterfall(data, backend="matplotlib").viz["figure"].item()
+    figure.canvas.draw()
+    axes = figure.axes[0]
+    boxes = [label.get_window_extent() for label in axes.get_xticklabels()]
+    assert len(boxes) > 1
+    for one, following in zip(boxes[:-1], boxes[1:], strict=True):
+        assert one.x1 < following.x0
+    ends = axes.xaxis.label.get_window_extent()
+    assert ends.x0 >= 0.0 and ends.x1 <= figure.bbox.x1 and ends.y0 >= 0.0
+    assert len({*labels(axes.get_yticklabels())}) == 6
+
+
+def test_short_names_differ_where_the_names_do():
+    names = [f"average monthly income no. {k} (thousand EUR)" for k in (1, 2, 12)] + ["age"] * 2
+    found = shortened(names, 24)
+    assert max(map(len, found)) <= 24 and found[3:] == ["age", "age"]
+    assert [text[text.index("no. ") + 4 :][:2] for text in found[:3]] == ["1 ", "2 ", "12"]
+    assert shortened(names[:1], 24) == [short(names[0], 24)]
