@@ -52,6 +52,13 @@ class RowData:
         """Which rows have bounds."""
         return False if self.censoring is None else self.censoring > 0
 
+    def bounds_in_words(self, row: int, y: str) -> str:
+        """What is known of a row with this y."""
+        kind = "none" if self.censoring is None else CENSORING[int(self.censoring[row])]
+        if kind == "interval" and self.upper is not None:
+            return f"between {y} and {self.upper[row]:.6g}"
+        return {"left": "at most ", "right": "more than "}.get(kind, "") + y
+
     def columns(self, scaling: Scaling) -> list[np.ndarray]:
         """Further columns of the exposure, as `bayes_gpx.likelihoods.rows` takes them."""
         found = []

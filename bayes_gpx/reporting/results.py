@@ -251,6 +251,8 @@ class Findings(Fit):
         if y is not None:
             said = training.labels or getattr(self.model.specification.observation, "names", ())
             value = said[int(y[row])] if said else f"{y[row]:.6g}"
+            if self.X_new is None and training.row_data is not None:
+                value = training.row_data.bounds_in_words(row, value)
             unit = self.units.get(training.y_name)
             yield f"Observed {training.y_name}: {value}{f' {unit}' if unit else ''}."
         if groups is not None:

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import bayes_gpx as bx
+from bayes_gpx.reporting.results import Findings
 
 RNG = np.random.default_rng(2)
 ROWS = 36
@@ -422,3 +423,16 @@ def test_new_responses_of_a_model_with_bounds_are_no_values(tmp_path):
     theta = {"lengthscale": [1.0], "amplitude": 1.0, "shape": 2.0}
     with pytest.raises(ValueError, match="y_new was given for a model with censoring="):
         bx.report(model, theta, X[:3], y_new=[1.0, 2.0, 3.0], path=tmp_path / "r.html")
+
+
+def test_what_is_known_of_rows_with_bounds_is_said():
+    X = pd.DataFrame({"x": np.linspace(0.0, 1.0, 8)})
+    y = np.column_stack([np.arange(1.0, 9.0), np.arange(2.0, 10.0)])
+    kinds = ["none", "left", "right", "interval"] * 2
+    y[0::4, 1] = y[0::4, 0]
+    model = bx.GP(X, y, censoring=kinds)
+    theta = {"lengthscale": [1.0], "amplitude": 1.0, "sigma": 0.5}
+    known = {"y_new": None, "obs": None, "baseline": "mean", "seed": 0}
+    findings = Findings(model, theta, None, None, **known)
+    said = [next(findings.known_of(label)).partition(": ")[2] for label in range(4)]
+    assert said == ["1.", "at most 3.", "more than 3.", "between 4 and 5."]
