@@ -85,7 +85,7 @@ class Read:
     known: Mapping[str, pd.Series] = field(default_factory=dict)  # exposure, weights, ...
 
     def beside(self) -> Beside:
-        """What tables show beside each row."""
+        """Columns that tables show next to each row."""
         from bayes_gpx.export.tables import Beside
 
         return Beside(self.ids, self.y, self.groups, self.gaps)
@@ -112,7 +112,7 @@ def rows_of(
     baseline: bool = False,
     measured: bool = False,
 ) -> Read:
-    """Rows that the model can explain, and the columns beside, if the sheet has them."""
+    """Rows that the model can explain, and other columns, if the sheet has them."""
     # The `target` is read too if it is "scored", only if it is whole, or "carried", as it stands.
     # `baseline` says that features alone are wanted, and `measured` that exposures, trials and
     # known noise are wanted too.

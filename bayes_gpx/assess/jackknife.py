@@ -40,7 +40,7 @@ def jackknife_plus(
     progressbar: bool = True,
     ci_prob: float | None = None,
 ) -> xr.Dataset:
-    """Predict new responses by jackknife+ intervals, whose coverage needs no true model.
+    """Predict new responses by jackknife+ intervals. Their coverage needs no true model.
 
     Use it if you doubt the likelihood or the kernel. The intervals of `predictions` are narrower
     where the model is right.

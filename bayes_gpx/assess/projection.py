@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 CLOSE = 1e-8
-"""Smallest relative decrease of the divergence for which a projection takes another step.
+"""A projection takes another step while the divergence decreases by this share.
 
 Smaller values double the time if features hardly matter, and gain less than 1e-6 nats a row.
 """

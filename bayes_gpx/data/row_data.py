@@ -53,7 +53,7 @@ class RowData:
         return False if self.censoring is None else self.censoring > 0
 
     def bounds_in_words(self, row: int, y: str) -> str:
-        """What is known of a row with this y."""
+        """The response of a row or its bounds, where y is this text."""
         kind = "none" if self.censoring is None else CENSORING[int(self.censoring[row])]
         if kind == "interval" and self.upper is not None:
             return f"between {y} and {self.upper[row]:.6g}"

@@ -19,6 +19,7 @@ from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.model.given_values import medians
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.base import OneDraw
+from bayes_gpx.posteriors.strategies.by_group import ByRow
 from bayes_gpx.processes.approximations import HSGP, LARGEST_BASIS
 from bayes_gpx.processes.basis_process import expanded
 from bayes_gpx.processes.gaussian_process import GaussianProcess
@@ -61,9 +62,8 @@ FAR_VALUE, DISTINCT = 8.0, 10
 it has more than this number of distinct values."""
 
 AT_ENDS, WIDE, MISSED = 0.7, 3.0, 1.1
-"""Prior variance of an HSGP at an end of the data, relative to the middle, below which it is
-reported; a c for which it is above that at all lengthscales; and how much more twice as many sines
-may hold."""
+"""Least prior variance of an HSGP at an end of the data, relative to the middle; a c that suffices
+for all lengthscales; and how much more twice as many sines may hold."""
 
 MOST_NAMED = 5
 """So many features are named in a sentence."""
@@ -241,18 +241,18 @@ def _box(model: Any, idata: xr.DataTree) -> Iterator[str]:
 
 
 def _deviations(model: Any, idata: xr.DataTree) -> Iterator[str]:
-    """Deviations of weights, which a marginal fit through coefficients does not learn."""
+    """Deviations of weights, which not all fits through coefficients learn."""
     spec, sampled = model.specification, {*model.latent_names.values()}
-    if spec.family != "GPX" or spec.normal or spec.approximation is None:
+    learnt = spec.normal or spec.approximation is None or isinstance(spec.strategy_of(), ByRow)
+    if spec.family != "GPX" or learnt:
         return
     sizes = spec.deviation_sd(dict(model.fixed) | dict(medians(model, idata)))
     if np.any(sizes) and sampled.isdisjoint(idata["posterior"].data_vars):
-        cures = ["Fit without an approximation", "pass priors={'sigma_w': 0.0}"]
-        cures += ["fit('nuts', latent='sample')"] if spec.expanded else []
         yield (
             "Weights of training rows do not deviate from the smooth ones, and sigma_w is "
-            f"estimated too small: {type(spec.approximation).__name__} learns deviations only for "
-            f"normal noise. {'; or '.join(cures)}."
+            "estimated too small: with groups, constraints, several outputs or out-of-core rows, "
+            f"{type(spec.approximation).__name__} learns deviations only for normal noise. Fit "
+            "without an approximation, or pass priors={'sigma_w': 0.0}."
         )
 
 

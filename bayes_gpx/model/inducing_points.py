@@ -1,5 +1,6 @@
 """Inducing points: initial positions among the data, and variational fits of their values."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -123,7 +124,8 @@ def bound_by_rows(model: Any, minibatch: int) -> BoundByRows:
     def observe(
         specification: Specification, given: Conditioning, training: TrainingData, **_: Any
     ) -> list[Tensor]:
-        expected, *others = bound_of(cast(Variational, specification.strategy_of()), given, batch)
+        strategy = replace(specification, deviating=False).strategy_of()
+        expected, *others = bound_of(cast(Variational, strategy), given, batch)
         units = np.broadcast_to(training.log_units, (training.n,)).sum()
         bound.extend([expected - units, *others])
         return bound

@@ -25,7 +25,7 @@ from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.model.bound_data import BoundModel, add_cells, add_points, bound_data, name_functions
 from bayes_gpx.model.description import described, probe_of, signature_of
 from bayes_gpx.model.fitting import infer
-from bayes_gpx.model.fixed_basis import fixed_design, sums_over_rows
+from bayes_gpx.model.fixed_basis import deviates, fixed_design, sums_over_rows
 from bayes_gpx.model.given_values import by_variable, checked, medians
 from bayes_gpx.model.inducing_points import inducing_points
 from bayes_gpx.model.latent_variables import latent_names
@@ -258,9 +258,7 @@ class Model(Views):
             block = symbols_of_rows(data.d, p, spec.conditioned if spec.exposed else None)
             x, z, y, exposure = (block.get(name) for name in ("X", "Z", "y", "exposure"))
             parts = Constant(PARTS, data)
-        elif data.row_data is not None:
-            exposure = pt.constant(scaled["exposure"])
-        elif spec.observation.exposed:
+        elif data.row_data is None and spec.observation.exposed:
             name, dims = self.in_model("exposure"), (self.in_model(data.responses[0]),)
             exposure = enter(name, scaled["exposure"], dims=dims)
         elif "exposure" in scaled:
@@ -269,8 +267,9 @@ class Model(Views):
         process = spec.prior(theta, data.d, called, corners, data.p)
         by_sums = not spec.exposed and spec.constraints is None
         if by_sums and (design := fixed_design(process, theta, data)) is not None:
-            self.specification = spec = replace(spec, fixed_basis=True)
-            self._design = design
+            spec, self._design = replace(spec, fixed_basis=True), design
+        own = deviates(theta) and not (data.streamed or spec.codes)
+        self.specification = spec = replace(spec, deviating=own)
         given = Conditioning(
             process,
             spec.conditioned,

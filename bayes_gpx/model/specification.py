@@ -87,9 +87,8 @@ class Specification:
     classes: int | None = None  # of a likelihood with several latent values
     # Representation in PyMC. It is not compared, because no explanation depends on it.
     representation: str = field(default="collapsed", compare=False)
-    # No hyperparameter changes the basis functions, and rows do not deviate from them. The model
-    # sets it when it builds the process.
-    fixed_basis: bool = False
+    fixed_basis: bool = False  # the model finds out that hyperparameters change no basis function,
+    deviating: bool = False  # and that rows in memory deviate from smooth weights
     grouped: bool = False  # rows belong to groups, with a level or weights for each group
     constraints: Constraints | None = None  # on the function, in addition to the data
     outputs: int | None = None  # responses in each row of a table; None for a single response
@@ -457,6 +456,7 @@ class Specification:
             smooth=self.observation.smooth,
             correlated=self.outputs is None and self.correlation > 0,
             grouped=self.grouped,
+            deviating=self.deviating,
             names=names,
         )
 

@@ -107,7 +107,11 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     path = writable(path)
     refuse_other_model(model, idata)
     spec, kernel = asdict(model.specification), model.specification.kernel
-    del spec["fixed_basis"], spec["event"]  # the model finds out again, and the user asks again
+    del (
+        spec["fixed_basis"],
+        spec["deviating"],
+        spec["event"],
+    )  # the model finds out again, and the user asks again
     if not isinstance(model.specification.likelihood, str | KnownNoise | AsymmetricLaplace):
         spec["likelihood"] = CALLABLE
     if isinstance(kernel, Effects):

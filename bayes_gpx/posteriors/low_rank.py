@@ -58,13 +58,14 @@ class LowRankDesign:
     """
 
     process: Process  # a BasisProcess; or of kernels, with inducing points
-    # (n,), None for values observed through a likelihood, which do not inform the rows' own noise.
+    # (n,), with other than normal noise of rows' sites; None where nothing is learnt of `eps_w`.
     y: Any
     sigma: Any  # standard deviation of Gaussian noise; 0 for other likelihoods
     X: Any  # (n, d)
     Z: Any = None  # (n, p)
     inducing: Operator | None = None  # the inducing values u; None for a BasisProcess
     jitter: Any = 0.0  # added to `JITTER`
+    variance: Any = 0.0  # of y's noise (n,), besides that of sigma; sites have any sign
 
     @cached_property
     def parts(self) -> list[tuple[Part, "LowRankDesign"]]:
@@ -173,7 +174,8 @@ class LowRankDesign:
         own = own_variances(self.process, evaluate(self.X, self.Z, sample="train"))
         if own is None:
             return noise
-        return pt.maximum(noise + (self.Z**2 * own).sum(axis=1), LEAST_VARIANCE)
+        total = pt.maximum(noise + (self.Z**2 * own).sum(axis=1), LEAST_VARIANCE)
+        return total + self.variance
 
     @cached_property
     def unseen(self) -> Tensor:

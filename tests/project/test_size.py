@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 463_900, "code lines": 41_950, "files": 307}
+LIMITS = {"tokens": 467_800, "code lines": 42_250, "files": 308}
 
 LONGEST = 500
 """Lines of a file: what is longer is two things."""

@@ -42,13 +42,22 @@ class ByGroup(NamedTuple):
     E: np.ndarray
     bounds: np.ndarray
 
+    @property
+    def alone(self) -> bool:
+        """Whether each group has one row."""
+        return len(self.bounds) == len(self.F) + 1 and bool((np.diff(self.bounds) == 1).all())
+
     def summed(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Sums over each group's rows of left (n, k) times right (n, q), (G, k, q)."""
+        if self.alone:
+            return left[:, :, None] * right[:, None]
         each = zip(self.bounds[:-1], self.bounds[1:], strict=True)
         return np.stack([left[a:b].T @ right[a:b] for a, b in each])
 
     def spread(self, rows: np.ndarray, matrices: np.ndarray) -> np.ndarray:
         """Rows (n, k) times the matrix of each one's group, (G, k, q), as (n, q)."""
+        if self.alone:
+            return np.matmul(rows[:, None], matrices)[:, 0]
         found = np.empty((len(rows), matrices.shape[2]))
         for a, b, own in zip(self.bounds[:-1], self.bounds[1:], matrices, strict=True):
             np.matmul(rows[a:b], own, out=found[a:b])
@@ -131,7 +140,7 @@ class _State(NamedTuple):
 
 
 class _Given:
-    """Rows, and steps to their best posterior; see `bayes_gpx.posteriors.evidence.newton`."""
+    """Rows, and steps to their best posterior; see `newton.mixed_direction`."""
 
     def __init__(self, rows: ByGroup, expected: Callable, rest: np.ndarray) -> None:
         self.rows, self.expected, self.rest = rows, expected, rest
@@ -152,7 +161,7 @@ class _Given:
     def at(
         self, coefficients: np.ndarray, tau: np.ndarray, before: _State | None = None
     ) -> _State | None:
-        """What these coefficients and sites imply; None where they are no posterior."""
+        """The state of these coefficients and sites, or None."""
         try:
             arrows = self.arrows(tau)
         except np.linalg.LinAlgError:

@@ -1,4 +1,4 @@
-"""Rows of several classes, by coefficients whose classes the labels couple.
+"""Rows of several classes, through coefficients that the labels couple.
 
 The best Gaussian posterior has independent classes, but without a row all classes move together. So
 rows are left out of the normal posterior of all classes' coefficients with the same mean, and with

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,32 +25,6 @@ STORED = 2**22
 
 type Past = tuple[tuple[np.ndarray, np.ndarray], ...]
 """Points of the last states, and plain steps from there, flat."""
-
-
-class Mixed(Protocol):
-    """A state of `mixed_direction` and `mixed_step`."""
-
-    @property
-    def apart(self) -> float:
-        """Relative distance from the state before."""
-
-    @property
-    def past(self) -> Past:
-        """Points and steps that lead here."""
-
-    @property
-    def point(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients, and precisions."""
-
-
-class Stepping(Protocol):
-    """Steps and states, `given` of these functions."""
-
-    def step(self, state: Any) -> tuple[np.ndarray, np.ndarray]:
-        """The plain step of coefficients and precisions. May raise LinAlgError."""
-
-    def at(self, coefficients: np.ndarray, precisions: np.ndarray, before: Any) -> Any:
-        """The state there, with its distance from `before`; None if there is none."""
 
 
 def ascend[State: tuple](
@@ -88,8 +62,13 @@ def ascend[State: tuple](
     return True, state
 
 
-def mixed_direction(state: Mixed, given: Stepping) -> tuple[bool, Past]:
-    """The plain step, after those from the last states if it is mixed with them; see `ascend`."""
+def mixed_direction(state: Any, given: Any) -> tuple[bool, Past]:
+    """The plain step, after those from the last states if it is mixed with them; see `ascend`.
+
+    A state has its `point`, coefficients and precisions, how far it is `apart` from the one before,
+    and `past`. ``given.step(state)`` is a plain step of both, or raises LinAlgError; ``given.at``
+    makes a state of coefficients, precisions and the state before, or returns None.
+    """
     try:
         step = np.append(*given.step(state))
     except np.linalg.LinAlgError:
@@ -99,7 +78,7 @@ def mixed_direction(state: Mixed, given: Stepping) -> tuple[bool, Past]:
     return True, (*past, (np.append(*state.point), step))
 
 
-def mixed_step(state: Mixed, past: Past, share: float, given: Stepping) -> tuple[bool, Any]:
+def mixed_step(state: Any, past: Past, share: float, given: Any) -> tuple[bool, Any]:
     """The state a share of a direction further; the mixed step is tried before any plain one."""
     (coefficients, precisions), step = state.point, past[-1][1]
     if len(past) > 1 and share == 1.0:

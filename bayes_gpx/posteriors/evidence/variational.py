@@ -67,7 +67,7 @@ class _State(NamedTuple):
 
     @property
     def point(self) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients and precisions; see `bayes_gpx.posteriors.evidence.newton.Mixed`."""
+        """Coefficients and precisions; see `newton.mixed_direction`."""
         return self.coefficients, self.P
 
 
@@ -297,10 +297,10 @@ def _newton(state: _State, seen: _Seen) -> np.ndarray:
 
 
 def solved_jointly(joint: Callable, apart: Callable, slope: np.ndarray) -> np.ndarray:
-    """A Newton step for the curvature of all classes, where `joint` multiplies by it.
+    """A Newton step for the curvature of all classes, by products with it, `joint`.
 
-    `apart` multiplies by its inverse without couplings of classes, which gives the step where the
-    curvature is not positive.
+    `apart` solves for the curvature without couplings of classes, and gives the step where the
+    joint curvature is not positive.
     """
     shape = (slope.size, slope.size)
     whole, near = (LinearOperator(shape, matvec=f, dtype=float) for f in (joint, apart))

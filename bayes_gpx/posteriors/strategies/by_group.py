@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -23,7 +24,7 @@ from bayes_gpx.posteriors.evidence.coupled_classes import coupled_rows
 from bayes_gpx.posteriors.evidence.groups import Between
 from bayes_gpx.posteriors.evidence.row_bounds import AtRows, expectations, expected_log_normal
 from bayes_gpx.posteriors.evidence.sites import Sites
-from bayes_gpx.posteriors.low_rank import LowRankDesign
+from bayes_gpx.posteriors.low_rank import LowRank, LowRankDesign
 from bayes_gpx.posteriors.prior_functions import of_each_row
 from bayes_gpx.posteriors.strategies.collapsed import own_of
 from bayes_gpx.posteriors.strategies.laplace import (
@@ -38,6 +39,9 @@ from bayes_gpx.posteriors.strategies.through_coefficients import (
     ThroughCoefficients,
     couples,
 )
+
+LEAST_PRECISION = 1e-10
+"""Precision below which a site tells nothing of its row's deviation."""
 
 
 class Best(NamedTuple):
@@ -167,7 +171,7 @@ class ByGroup(CollapsedCoefficients):
     def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
         seen, (bound, _, at) = self.design(given), self._of(given)
         if couples(given):
-            return bound, _coupled(given, seen, at)[0]
+            return bound, _coupled(given, seen.F, seen.D + seen.unseen, at, seen.E, seen.codes)[0]
         if not given.likelihood.normal:
             return bound, at.sites(rest=seen.D + seen.unseen)
         return bound, at.sites(rest=own_of(given, seen.D) + seen.unseen, unseen=seen.unseen)
@@ -175,15 +179,62 @@ class ByGroup(CollapsedCoefficients):
     def between(self, given: Conditioning, sites: Sites) -> list[Between]:
         seen, (_, best, at) = self.design(given), self._of(given)
         if couples(given):
-            return [_coupled(given, seen, at)[1]]
+            return [_coupled(given, seen.F, seen.D + seen.unseen, at, seen.E, seen.codes)[1]]
         moved = seen.F - pt.matmul(seen.E[:, None], best.gain[seen.codes])[:, 0]
         own = pt.matmul(seen.E[:, None], best.factor[seen.codes])[:, 0]
         return [Between(solve_root(best.root, moved.T), of_group=own, codes=seen.codes)]
 
 
-def _coupled(given: Conditioning, seen: LowRankDesign, at: AtRows) -> tuple[Sites, Between]:
-    known = given.likelihood, seen.F, seen.D + seen.unseen, given.exposure, at
-    return coupled_rows(*known, seen.E, seen.codes)
+class ByRow(ByGroup):
+    """Weights with other than normal noise: a row's own deviation is like the level of a group."""
+
+    def design(self, given: Conditioning, label: TensorLike | None = None) -> LowRankDesign:
+        return ThroughCoefficients.design(self, given, label)
+
+    def _known(self, given: Conditioning) -> tuple[LowRankDesign, Tensor, Tensor]:
+        """The design, that of deviations (n, 1), and a code of each row."""
+        seen = self.design(given)
+        return seen, pt.sqrt(seen.D)[:, None], pt.arange(given.X.shape[0])
+
+    def parts(self, given: Conditioning, ridge: TensorLike = 0.0) -> list[Tensor]:
+        seen, E, codes = self._known(given)
+        own = [seen.F, E, ridge * pt.ones_like(seen.D), seen.unseen, codes, given.exposure]
+        return [*own, *values_of(given)]
+
+    def condition(self, given: Conditioning) -> Found:
+        bound, best, at = self._of(given)
+        noise = 1.0 / pt.switch(abs(at.W) < LEAST_PRECISION, LEAST_PRECISION, at.W)
+        alpha = best.v.T if given.columns else best.v
+        return where_found(bound, alpha, best.root, at.mean + at.slope * noise, noise)
+
+    def posterior(
+        self, given: Conditioning, found: Found, label: TensorLike | None = None
+    ) -> LowRank:
+        """Of responses at the rows' sites, with the noise of these."""
+        alpha, root, y, noise = found
+        if label is not None:
+            alpha, root, y, noise = alpha[:, label], root[label], y[:, label], noise[:, label]
+        seen = replace(self.design(given, label), y=y, variance=noise)
+        return LowRank(seen, alpha, root)
+
+    def sites(self, given: Conditioning) -> tuple[Tensor, Sites]:
+        (seen, *own), (bound, _, at) = self._known(given), self._of(given)
+        if couples(given):
+            return bound, _coupled(given, seen.F, seen.unseen, at, *own)[0]
+        return bound, at.sites(rest=seen.unseen)
+
+    def between(self, given: Conditioning, sites: Sites) -> list[Between]:
+        (seen, E, codes), (_, best, at) = self._known(given), self._of(given)
+        if couples(given):
+            return [_coupled(given, seen.F, seen.unseen, at, E, codes)[1]]
+        moved, own = seen.F - E * best.gain[:, 0], E * best.factor[:, 0]
+        return [Between(solve_root(best.root, moved.T), of_group=own, codes=codes)]
+
+
+def _coupled(
+    given: Conditioning, F: Tensor, rest: Tensor, at: AtRows, E: Tensor, codes: Tensor
+) -> tuple[Sites, Between]:
+    return coupled_rows(given.likelihood, F, rest, given.exposure, at, E, codes)
 
 
 class SampledByGroup(SampledCoefficients):

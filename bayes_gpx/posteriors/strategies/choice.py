@@ -6,7 +6,7 @@ from collections.abc import Container
 
 from bayes_gpx.posteriors.base import LATENT, WHITENED, Conditioning, Strategy
 from bayes_gpx.posteriors.evidence.variational import KEPT
-from bayes_gpx.posteriors.strategies.by_group import ByGroup, SampledByGroup
+from bayes_gpx.posteriors.strategies.by_group import ByGroup, ByRow, SampledByGroup
 from bayes_gpx.posteriors.strategies.correlated import CorrelatedLaplace, CorrelatedValues
 from bayes_gpx.posteriors.strategies.exact import Exact
 from bayes_gpx.posteriors.strategies.laplace import Laplace, SoftmaxLaplace
@@ -29,6 +29,7 @@ def strategy_of(
     smooth: bool = True,
     correlated: bool = False,
     grouped: bool = False,
+    deviating: bool = False,
     names: Container[str],
 ) -> Strategy:
     """The strategy for the data of a model, and for the names in draws of its posterior.
@@ -36,7 +37,8 @@ def strategy_of(
     `normal` is a Gaussian likelihood. Latent values of a row may be of `separate` processes with a
     kernel each. The process is `approximated` by coefficients, of `inducing` values, or of a
     `fixed_basis` that no hyperparameter changes. `correlated` classes correlate a priori; `grouped`
-    rows have levels or weights of their groups. A log density that is not `smooth` has kinks.
+    rows have levels or weights of their groups, and `deviating` ones weights of their own. A log
+    density that is not `smooth` has kinks.
     `names` are hyperparameters, and latent values if they were sampled.
     """
     sampled = WHITENED in names or LATENT in names
@@ -52,6 +54,8 @@ def strategy_of(
         return SampledCoefficients() if approximated and not inducing else SampledValues()
     if fixed_basis and normal and not constraints:
         return FixedBasis()
+    if deviating and approximated and not (normal or constraints):
+        return ByRow()
     if approximated:
         through = LowRankNormal if normal else Variational
         return through(constrained=constraints)
