@@ -1,6 +1,7 @@
 """From a PyMC covariance function to the package's kernel, as smooth as differences find it."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -49,10 +50,19 @@ def from_pymc(cov_func: cov.BaseCovariance) -> Kernel:
         return Active(_stationary(cov_func), cov_func.active_dims)
     # Derivatives of covariance functions outside PyMC are automatic; they are available only if
     # they agree with finite differences.
-    kernel = Automatic(cov_func, kind.__name__)
-    smoothness = measured(kernel, cov_func.input_dim)
-    kernel = replace(kernel, smoothness=smoothness, measured=True)
+    kernel = _automatic(cov_func, kind.__name__, cov_func.input_dim)
     return Active(kernel, np.arange(cov_func.input_dim))
+
+
+def _automatic(covariance: Callable, name: str, d: int) -> Automatic:
+    kernel = Automatic(covariance, name)
+    return replace(kernel, smoothness=measured(kernel, d), measured=True)
+
+
+def _column(function: Callable, points: Tensor, args: Any) -> Tensor:
+    """Values (n, 1) of a function of points that returns (n,) or (n, 1)."""
+    values = function(points, args)
+    return (values if values.ndim == 1 else values[:, 0])[:, None]
 
 
 def _numbers(given: Any) -> Tensor:
@@ -63,11 +73,19 @@ def _numbers(given: Any) -> Tensor:
 
 def _gibbs(k: cov.Gibbs) -> Automatic:
     def covariance(X: Tensor, Xs: Tensor) -> Tensor:
-        scale, scale_s = (k.lfunc(points, k.args).flatten() for points in (X, Xs))
-        total = pt.sqr(scale)[:, None] + pt.sqr(scale_s)
-        return pt.sqrt(2.0 * scale[:, None] * scale_s / total) * pt.exp(-pt.sqr(X - Xs.T) / total)
+        scale, scale_s = _column(k.lfunc, X, k.args), _column(k.lfunc, Xs, k.args).T
+        total = pt.sqr(scale) + pt.sqr(scale_s)
+        apart = X[:, 0][:, None] - Xs[:, 0][None]
+        return pt.sqrt(2.0 * scale * scale_s / total) * pt.exp(-pt.sqr(apart) / total)
 
     return Automatic(covariance, "Gibbs", math.inf)
+
+
+def _scaled(k: cov.ScaledCov) -> Product:
+    def covariance(X: Tensor, Xs: Tensor) -> Tensor:
+        return _column(k.scaling_func, X, k.args) * _column(k.scaling_func, Xs, k.args).T
+
+    return Product(from_pymc(k.cov_func), _automatic(covariance, "ScaledCov", k.input_dim))
 
 
 def _stationary(k: cov.Stationary, period: Tensor | None = None) -> Stationary:
@@ -147,6 +165,7 @@ LEAVES = {
     cov.Linear: lambda k: LinearKernel(_numbers(k.c)),
     cov.Polynomial: lambda k: Power(Sum(LinearKernel(_numbers(k.c)), from_pymc(k.offset)), k.d),
     cov.Gibbs: _gibbs,
+    cov.ScaledCov: _scaled,
     cov.WarpedInput: lambda k: Warped(
         from_pymc(k.cov_func), lambda X: k.w(X, k.args), k.cov_func.input_dim
     ),

@@ -150,6 +150,11 @@ CASES = {
         pair(oracle.gibbs, lengthscale, columns=[1]),
         SMOOTH,
     ),
+    "scaled": (
+        cov.ScaledCov(3, cov.ExpQuad(3, ls=ARD), lengthscale),
+        lambda x, xs, m=np: lengthscale(x) * lengthscale(xs) * EXPQUAD(x, xs, m),
+        2,
+    ),
     "warped": (
         warped_input(cov.ExpQuad(2, ls=ARD[:2])),
         warped(pair(oracle.expquad, ARD[:2])),
@@ -426,3 +431,19 @@ def test_whole_numbers():
 
 
 # ---- covariance functions written by the user ----
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_a_function_of_points_may_return_one_column(columns):
+    """For one feature, and for a scale of two: slopes against central differences."""
+    reach = lambda x: 0.5 + 0.2 * x[:, :1] ** 2  # noqa: E731
+    scaled = cov.ScaledCov(columns, cov.ExpQuad(columns, ls=0.7), reach)
+    kernel = from_pymc(cov.Gibbs(1, reach) * scaled if columns == 1 else scaled)
+    x, xs = pt.dmatrices("x", "xs")
+    outputs = [kernel.value(x, xs), kernel.derivative(x, xs, 1, 0)]
+    found = pytensor.function([x, xs], outputs, mode=MODE)
+    A, B = np.random.default_rng(3).normal(size=(2, 4, columns))
+    slopes = found(A, A)[1]
+    for j, e in enumerate(1e-5 * np.eye(columns)):
+        ahead, behind = found(A + e, A)[0], found(A - e, A)[0]
+        np.testing.assert_allclose(slopes[..., j], np.diag(ahead - behind) / 2e-5, atol=1e-8)
