@@ -180,9 +180,7 @@ def _lengthscales(model: Any, idata: xr.DataTree) -> Iterator[str]:
     spacing = np.array([np.median(gap) if len(gap) > 1 else 0.0 for gap in gaps])
     short = np.zeros(data.d, bool)
     for name in kinds & set(values):
-        own = np.asarray(values[name])
-        if own.ndim and own.shape[-1] != data.d:  # one for all indicators of a category
-            own = own[..., data.X.groups]
+        own = _of_columns(values[name], data)
         short |= (own < spacing).reshape((-1, data.d)).any(axis=0)
     names = [name for name, bad in zip(data.X.columns, short, strict=True) if bad]
     if names:
@@ -192,6 +190,12 @@ def _lengthscales(model: Any, idata: xr.DataTree) -> Iterator[str]:
             "as categories, leave out one that numbers the rows, or pass "
             "priors={'lengthscale': bx.lengthscale_prior(X)}."
         )
+
+
+def _of_columns(values: Any, data: TrainingData) -> np.ndarray:
+    """Hyperparameters of features, where one may be for all indicators of a category."""
+    own = np.asarray(values)
+    return own if own.ndim == 0 or own.shape[-1] == data.d else own[..., data.X.groups]
 
 
 def _box(model: Any, idata: xr.DataTree) -> Iterator[str]:
@@ -205,24 +209,28 @@ def _box(model: Any, idata: xr.DataTree) -> Iterator[str]:
         return
     theta = dict(model.fixed) | dict(medians(model, idata))
     several = spec.outputs or len(spec.processes)
-    names = [h.name for h in spec.hyperparameters if not spec.outputs or h.each == "output"]
+    asked = [h for h in spec.hyperparameters if not spec.outputs or h.each == "output"]
+    theta |= {h.name: _of_columns(theta[h.name], data) for h in asked if h.dim == "feature"}
     middle, along = data.corners.mean(axis=0), np.eye(data.d, dtype=bool)
     points = np.vstack([middle, *np.where(along, data.corners[:, None], middle)])
     wide = replace(approximation, c=WIDE)
     bases, variances = (approximation, approximation.enlarged(2), wide, wide.enlarged(2)), []
     for k in range(several or 1):
-        own = {name: pt.constant(theta[name][k] if several else theta[name]) for name in names}
+        of_one = {h.name: theta[h.name][k] if several else theta[h.name] for h in asked}
+        own = {name: pt.constant(value) for name, value in of_one.items()}
         prior: Any = spec.process(own, data.d, model.called_kernel)
         summands = prior.cov_funcs if spec.family == "GPX" else [prior.cov_func]
         for exact in map(GaussianProcess, summands):
             each = [expanded(exact, basis, data.corners) for basis in bases]
             variances += [pt.stack([p.variance(evaluate(points)) for p in (exact, *each)])]
-    known = {rv: pt.constant(theta[rv.name]) for rv in model.own_variables}
-    found = np.array(pm.draw(graph_replace(variances, known, strict=False), mode=MODE))
+    values = {rv: pt.constant(theta[rv.name]) for rv in model.own_variables}
+    found = np.array(pm.draw(graph_replace(variances, values, strict=False), mode=MODE))
     held, finer, of_wide, of_finest = (
         found[:, k] / np.maximum(found[:, 0], 1e-300) for k in range(1, 5)
     )
-    at_ends = (held[:, 1:] / held[:, :1]).reshape((-1, 2, data.d)).min(axis=(0, 1))
+    known = held[:, :1] > 0.0  # not of a line through 0
+    of_ends = np.divide(held[:, 1:], held[:, :1], out=np.ones_like(held[:, 1:]), where=known)
+    at_ends = of_ends.reshape((-1, 2, data.d)).min(axis=(0, 1))
     names = [name for name, low in zip(data.X.columns, at_ends < AT_ENDS, strict=True) if low]
     if names:
         few = (of_finest[:, 0] > MISSED * of_wide[:, 0]).any()

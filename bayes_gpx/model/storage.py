@@ -107,11 +107,8 @@ def save(model: Model, idata: xr.DataTree, path: str | PathLike) -> None:
     path = writable(path)
     refuse_other_model(model, idata)
     spec, kernel = asdict(model.specification), model.specification.kernel
-    del (
-        spec["fixed_basis"],
-        spec["deviating"],
-        spec["event"],
-    )  # the model finds out again, and the user asks again
+    for name in ("fixed_basis", "deviating", "event"):  # found out, or asked for, again
+        del spec[name]
     if not isinstance(model.specification.likelihood, str | KnownNoise | AsymmetricLaplace):
         spec["likelihood"] = CALLABLE
     if isinstance(kernel, Effects):

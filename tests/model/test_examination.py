@@ -69,6 +69,9 @@ def test_fits_with_categories_are_examined(ard):
         theta = {"lengthscale": [1.0, 1.0, 0.1, 0.1], "amplitude": 1.0, "sigma": 0.3}
         (said,) = room._lengthscales(model, theta)
         assert said.startswith("The lengthscale of step is shorter")
+        model = bx.GP(kinds, Y, approximation=bx.HSGP(2, 3.0))
+        theta["lengthscale"] = [0.2, 1.0, 1.0]
+        assert next(room._box(model, theta)).startswith("2 sines are too few")
 
 
 def sines_variance(x, lengthscale, m, c):
