@@ -16,7 +16,7 @@ from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.out_of_core import Names, OutOfCore, Seen, seen_of_both, seen_of_part
 from bayes_gpx.data.outputs import Outputs, read_outputs
 from bayes_gpx.data.response import Reader, read_exposure, read_resolution
-from bayes_gpx.data.row_data import read_row_data, split_interval
+from bayes_gpx.data.row_data import read_row_data, split_interval, warn_of_little
 from bayes_gpx.data.row_source import RowSource, row_source
 from bayes_gpx.data.scaling import (
     Scaling,
@@ -76,6 +76,8 @@ def read_training(
     if exposure is not None:
         observation.refuse(response, exposure if outputs is None else exposure[outputs.rows])
     row_data = read_row_data(frame, response, weights, censoring, upper)
+    if row_data is not None:
+        warn_of_little(row_data)
     counted = None if row_data is None else row_data.weights
     values = response  # without bounds, of which many may be the same
     if row_data is not None and row_data.censoring is not None:

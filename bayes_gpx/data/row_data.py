@@ -141,13 +141,6 @@ def read_row_data(
     known: dict[str, np.ndarray] = {}
     if weights is not None:
         known["weights"] = read_positive(weights, frame, "weights")
-        total = known["weights"].sum()
-        if len(y) > 1 and total < 1.0 + 1e-6:
-            warn(
-                f"weights sum to {total:g}, so all rows together count as one observation or "
-                "less, and the fit is hardly more than the prior. A row of weight 2 counts like "
-                "two rows. Divide by their mean, unless this is what you want."
-            )
     if censoring is not None:
         codes = read_response(censoring, frame, "censoring", _codes)
         apart = codes == CENSORING.index("interval")
@@ -165,13 +158,23 @@ def read_row_data(
                 f"{end}. Pass y as a table of two columns, or two names of columns of "
                 "out-of-core data: the lower and the larger upper ends."
             )
-        if np.isin(codes, [CENSORING.index("left"), CENSORING.index("right")]).all():
-            warn(
-                "censoring is 'left' or 'right' in every row, so no y is known, and the fit says "
-                "little more than the prior."
-            )
         known |= {"censoring": codes, "upper": larger}
     return RowData(**known) if known else None
+
+
+def warn_of_little(rows: RowData) -> None:
+    """Warn if all rows together say hardly anything."""
+    if rows.weights is not None and rows.weights.sum() < 1.0 + 1e-6:
+        warn(
+            f"weights sum to {rows.weights.sum():g}, so all rows together count as one observation "
+            "or less, and the fit is hardly more than the prior. A row of weight 2 counts like two "
+            "rows. Divide by their mean, unless this is what you want."
+        )
+    if {*rows.kinds} <= {"left", "right"} and np.all(rows.censored):
+        warn(
+            "censoring is 'left' or 'right' in every row, so no y is known, and the fit says "
+            "little more than the prior."
+        )
 
 
 def observed_until(times: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, RowData]:
