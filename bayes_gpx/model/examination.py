@@ -213,8 +213,10 @@ def _box(model: Any, idata: xr.DataTree) -> Iterator[str]:
     theta |= {h.name: _of_columns(theta[h.name], data) for h in asked if h.dim == "feature"}
     middle, along = data.corners.mean(axis=0), np.eye(data.d, dtype=bool)
     points = np.vstack([middle, *np.where(along, data.corners[:, None], middle)])
-    wide = replace(approximation, c=WIDE)
-    bases, variances = (approximation, approximation.enlarged(2), wide, wide.enlarged(2)), []
+    bases, variances = [approximation, replace(approximation, c=WIDE)], []
+    for basis in tuple(bases):  # with twice the sines, if these are not too many
+        finer = basis.enlarged(2)
+        bases.append(finer if finer.size(data.d) <= LARGEST_BASIS else basis)
     for k in range(several or 1):
         of_one = {h.name: theta[h.name][k] if several else theta[h.name] for h in asked}
         own = {name: pt.constant(value) for name, value in of_one.items()}
@@ -225,26 +227,26 @@ def _box(model: Any, idata: xr.DataTree) -> Iterator[str]:
             variances += [pt.stack([p.variance(evaluate(points)) for p in (exact, *each)])]
     values = {rv: pt.constant(theta[rv.name]) for rv in model.own_variables}
     found = np.array(pm.draw(graph_replace(variances, values, strict=False), mode=MODE))
-    held, finer, of_wide, of_finest = (
+    held, of_wide, of_finer, of_finest = (
         found[:, k] / np.maximum(found[:, 0], 1e-300) for k in range(1, 5)
     )
     known = held[:, :1] > 0.0  # not of a line through 0
     of_ends = np.divide(held[:, 1:], held[:, :1], out=np.ones_like(held[:, 1:]), where=known)
     at_ends = of_ends.reshape((-1, 2, data.d)).min(axis=(0, 1))
-    names = [name for name, low in zip(data.X.columns, at_ends < AT_ENDS, strict=True) if low]
-    if names:
+    low = np.unique(data.X.groups[at_ends < AT_ENDS])
+    if len(low):
+        names = [data.X.sources[k] for k in low]
         few = (of_finest[:, 0] > MISSED * of_wide[:, 0]).any()
-        wider = bases[3] if few else wide
-        cure = f"bx.{wider}" if wider.size(data.d) <= LARGEST_BASIS else "bx.Inducing(m)"
         yield (
             f"The lengthscale of {_some(names)} is long for the box of HSGP: at the ends of the "
             f"data, f has {at_ends.min():.0%} of its prior variance in the middle, so predictions "
-            f"there are wrong. Fit with approximation={cure}, or leave such columns out."
+            f"there are wrong. Fit with approximation=bx.{bases[3 if few else 1]}, or leave such "
+            "columns out."
         )
-    if (finer[:, 0] > MISSED * held[:, 0]).any():
+    elif (of_finer[:, 0] > MISSED * held[:, 0]).any():
         yield (
             f"{approximation.m} sines are too few for a lengthscale, and lose a part of the prior "
-            f"variance. Compare a fit with approximation=bx.{bases[1]}."
+            f"variance. Compare a fit with approximation=bx.{bases[2]}."
         )
 
 

@@ -20,6 +20,7 @@ from bayes_gpx.posteriors.minibatch import batch_of, bound_of
 from bayes_gpx.posteriors.strategies.through_coefficients import ThroughCoefficients
 from bayes_gpx.posteriors.strategies.variational import Variational
 from bayes_gpx.processes.approximations import Approximation, Inducing, refuse_large
+from bayes_gpx.system.warning import FitWarning, warn
 
 LARGEST_CLUSTERED = 10_000
 """Rows among which k-means looks for inducing points."""
@@ -118,6 +119,12 @@ def bound_by_rows(model: Any, minibatch: int) -> BoundByRows:
             f"minibatch is {minibatch} with {data.n} rows and "
             f"likelihood={model.specification.likelihood!r}, but can be at most the number of "
             "rows, with noise that is not normal. Leave minibatch out to use all rows."
+        )
+    if model.specification.deviating:
+        warn(
+            "Minibatches do not learn deviations of weights, and sigma_w is estimated too small. "
+            "Pass priors={'sigma_w': 0.0}, or leave minibatch out.",
+            FitWarning,
         )
     batch, bound = batch_of(likelihood), []
 

@@ -363,7 +363,7 @@ def short(label: Any, longest: int = LONGEST_NAME) -> str:
 
 
 def shortened(labels: Iterable[Any], longest: int = LONGEST_NAME) -> list[str]:
-    """Such texts of several labels, which differ where the labels do."""
+    """Such texts of several labels, which show where labels first differ."""
     labels = list(labels)
     found = {str(label): short(label, longest) for label in labels}
     for text in set(found.values()):

@@ -100,6 +100,15 @@ def test_classes_are_found_where_amplitudes_are_large(classes):
     assert_allclose(*pytensor.function([], [ours, theirs], mode=MODE)(), rtol=1e-9)
 
 
+def test_counts_are_found_where_their_prior_expectation_is_infinite():
+    known, y, zeros = likelihood("poisson"), pt.constant(RESPONSES["poisson"]), pt.zeros(N)
+    ones, codes, rest = pt.ones(N), pt.constant(CODES), pt.constant(REST)
+    ours = Strategy().log_density(known, y, 60.0 * F, E, zeros, rest, codes, ones)
+    dense = np.hstack([60.0 * F, DENSE[:, M:]])
+    theirs = variational(known, pt.constant(dense), rest, y, {}, ones).bound
+    assert_allclose(*pytensor.function([], [ours, theirs], mode=MODE)(), rtol=1e-9)
+
+
 def test_without_a_posterior_the_bound_is_minus_infinity():
     op = BestByGroup(likelihood("normal"))
     D = np.full(N, np.nan)

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 import oracle
+from bayes_gpx.model.inducing_points import bound_by_rows
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.posteriors.evidence.row_bounds import variational
 
@@ -91,3 +92,11 @@ def test_deviations_of_training_rows_are_learnt(name):
     prior = np.full((N, 3), AMPLITUDE**2 + SIGMA_W**2)
     close(bx.weights(model, theta, **QUIET), "weight", cross, prior)
     close(bx.contributions(model, theta, **QUIET), "contribution", cross * Z, prior * Z**2)
+
+
+def test_minibatches_say_that_they_learn_no_deviations():
+    y, options = RESPONSES["poisson"][0], {"approximation": bx.Inducing(4)}
+    model = bx.GPX(X, y, likelihood="poisson", **options)
+    with pytest.warns(bx.FitWarning, match="Minibatches do not learn deviations"):
+        bound_by_rows(model, 6)
+    bound_by_rows(bx.GPX(X, y, likelihood="poisson", priors={"sigma_w": 0.0}, **options), 6)

@@ -18,7 +18,7 @@ bound by the steps of `bayes_gpx.posteriors.evidence.variational`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +30,7 @@ from scipy.linalg import cho_solve
 
 from bayes_gpx.numerics.threads import Copies, MadeAnew, ThreadedFunction
 from bayes_gpx.posteriors.evidence.intervals import WithoutGradient
-from bayes_gpx.posteriors.evidence.newton import Past, ascend, mixed_direction, mixed_step
+from bayes_gpx.posteriors.evidence.newton import Past, ascend, at_mode, mixed_direction, mixed_step
 from bayes_gpx.posteriors.evidence.step_graphs import LEAST_SD, information
 from bayes_gpx.posteriors.evidence.variational import LARGEST_MISS, TOLERANCE, solved_jointly
 
@@ -302,12 +302,13 @@ class BestByGroup(MadeAnew, WithoutGradient):
 
         given, C, n = _Given(rows, expected, rest), self.likelihood.classes or 1, len(y)
         G, K = len(rows.bounds) - 1, rows.E.shape[1]
-        starts = [(np.zeros((C, rows.F.shape[1] + G * K)), np.zeros((C, n)))]
+        prior, ones = (np.zeros((C, rows.F.shape[1] + G * K)), np.zeros((C, n))), np.ones((C, n))
+        starts: list[Callable] = [lambda: prior, partial(at_mode, prior[0], ones, given)]
         last = self._last.last if self.likelihood.concave else None
-        if last is not None and [v.shape for v in last] == [v.shape for v in starts[0]]:
-            starts.insert(0, last)
+        if last is not None and [v.shape for v in last] == [v.shape for v in prior]:
+            starts.insert(0, lambda: last)
         for start in starts:
-            state: Any = given.at(*start)
+            state: Any = given.at(*start())
             if state is None:
                 continue
             there, state = ascend(state, mixed_direction, mixed_step, given, TOLERANCE)

@@ -23,6 +23,9 @@ values in turns."""
 STORED = 2**22
 """Most numbers in the steps that are mixed, 32 MB."""
 
+CERTAIN = 1e8
+"""Precision of coefficients, or of sites, that are hardly uncertain."""
+
 type Past = tuple[tuple[np.ndarray, np.ndarray], ...]
 """Points of the last states, and plain steps from there, flat."""
 
@@ -89,6 +92,31 @@ def mixed_step(state: Any, past: Past, share: float, given: Any) -> tuple[bool, 
     own, others = own.reshape(coefficients.shape), others.reshape(precisions.shape)
     tried = given.at(coefficients + own, precisions + others, state)
     return tried is not None, tried and tried._replace(past=past)
+
+
+def at_mode(
+    center: np.ndarray, precisions: np.ndarray, given: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """The mode of the coefficients, as for latent values that are hardly uncertain, and precisions.
+
+    Under the prior an expectation such as that of a Weibull hazard may be so large that steps end
+    nowhere.
+    """
+    state = given.at(center, CERTAIN * precisions)
+    if state is None:
+        return center, precisions
+    _, state = ascend(state, _in_coefficients, mixed_step, given, NEAR)
+    return state.point[0], state.aim
+
+
+def _in_coefficients(state: Any, given: Any) -> tuple[bool, Past]:
+    """A plain step that leaves the precisions as they are; see `ascend`."""
+    try:
+        step, _ = given.step(state)
+    except np.linalg.LinAlgError:
+        return False, ()
+    held = np.zeros(state.point[1].size)
+    return True, ((held, np.append(step, held)),)
 
 
 def _mixed(past: Past, k: int) -> np.ndarray:

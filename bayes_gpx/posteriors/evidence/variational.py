@@ -26,7 +26,14 @@ from scipy.sparse.linalg import LinearOperator, cg
 from bayes_gpx.numerics.row_sums import RowGraph, RowParts
 from bayes_gpx.numerics.threads import Copies, MadeAnew
 from bayes_gpx.posteriors.evidence.intervals import WithoutGradient
-from bayes_gpx.posteriors.evidence.newton import NEAR, Past, ascend, mixed_direction, mixed_step
+from bayes_gpx.posteriors.evidence.newton import (
+    CERTAIN,
+    Past,
+    ascend,
+    at_mode,
+    mixed_direction,
+    mixed_step,
+)
 from bayes_gpx.posteriors.evidence.step_graphs import StepGraphs
 
 TOLERANCE = 1e-10
@@ -41,9 +48,6 @@ SOLVED = 1e-8
 PAIRED = 512
 """Most coefficients of all classes for which a Newton step computes their curvature as a matrix:
 this then takes less time than some hundred products with it."""
-
-CERTAIN = 1e8
-"""Precision of coefficients that are hardly uncertain."""
 
 KEPT = 2**22
 """Most numbers in F, 32 MB, for which it is kept between steps; otherwise it is recomputed."""
@@ -90,7 +94,7 @@ class Search:
         seen = self._seen(columns, parameters, theta, rows)
         shape = self.classes, columns
         prior = np.zeros(shape), np.tile(np.eye(columns), (self.classes, 1, 1))
-        starts: list[Callable] = [lambda: prior, partial(_at_mode, *prior, seen)]
+        starts: list[Callable] = [lambda: prior, partial(at_mode, *prior, seen)]
         if self.likelihood.processes:
             starts.insert(0, partial(_at_center, *prior, seen))
         last = self._own.last if self.likelihood.concave else None
@@ -179,29 +183,6 @@ def _at_center(center: np.ndarray, P: np.ndarray, seen: _Seen) -> tuple[np.ndarr
     """
     state = seen.at(center, CERTAIN * P)
     return center, P if state is None else state.aim
-
-
-def _at_mode(center: np.ndarray, P: np.ndarray, seen: _Seen) -> tuple[np.ndarray, np.ndarray]:
-    """The mode of the coefficients, as for latent values that are hardly uncertain, and precisions.
-
-    Under the prior an expectation such as that of a Weibull hazard may be so large that steps end
-    nowhere.
-    """
-    state = seen.at(center, CERTAIN * P)
-    if state is None:
-        return center, P
-    _, state = ascend(state, _in_coefficients, mixed_step, seen, NEAR)
-    return state.coefficients, state.aim
-
-
-def _in_coefficients(state: _State, seen: _Seen) -> tuple[bool, Past]:
-    """A plain step that leaves the precisions as they are; see `ascend`."""
-    try:
-        step = _newton(state, seen)
-    except np.linalg.LinAlgError:
-        return False, ()
-    held = np.zeros(state.P.size)
-    return True, ((held, np.append(step, held)),)
 
 
 def _climb(start: tuple[np.ndarray, np.ndarray], seen: _Seen) -> _State | None:
