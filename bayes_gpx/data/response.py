@@ -333,7 +333,7 @@ def read_within(y: Any, support: str, likelihood: str) -> np.ndarray:
             limits = " For proportions, pass the successes as y: proportions times trials."
         raise ValueError(
             f"y is {float(values[bad[0]])!r} at position {bad[0]}, but {likelihood} takes "
-            f"{own.says}. Use likelihood={fits}.{limits} Without such rows the fit would be biased."
+            f"{own.says}.{limits} Use likelihood={fits}; to drop such rows would bias the fit."
         )
     return values
 

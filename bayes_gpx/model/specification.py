@@ -87,8 +87,8 @@ class Specification:
     classes: int | None = None  # of a likelihood with several latent values
     # Representation in PyMC. It is not compared, because no explanation depends on it.
     representation: str = field(default="collapsed", compare=False)
-    fixed_basis: bool = False  # the model finds out that hyperparameters change no basis function,
-    deviating: bool = False  # and that rows in memory deviate from smooth weights
+    fixed_basis: bool = False  # hyperparameters change no basis function; the model finds this out
+    deviating: bool = False  # rows in memory deviate from smooth weights; likewise
     grouped: bool = False  # rows belong to groups, with a level or weights for each group
     constraints: Constraints | None = None  # on the function, in addition to the data
     outputs: int | None = None  # responses in each row of a table; None for a single response
