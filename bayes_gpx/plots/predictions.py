@@ -363,7 +363,7 @@ def plot_comparisons(
             f"There are {len(names)} comparisons; choose at most {MOST_PANELS} of them."
         )
     contrasts = mean["contrast"].values
-    titles = dict(zip(contrasts, shortened(contrasts, 30), strict=True))
+    titles = dict(zip(contrasts, shortened(contrasts), strict=True))
     labels = {"title": lambda da: titles[da["contrast"].item()], "x": "observations, sorted"}
     labels["y"] = what
     return draw(
