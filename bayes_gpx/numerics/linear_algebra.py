@@ -46,10 +46,10 @@ def with_jitter(attempt: Callable[[float], Any]) -> tuple[Any, float]:
         if all(np.isfinite(array).all() for array in arrays):
             return arrays, jitter
     raise ValueError(
-        "No posterior was found: the covariance of the observations is not positive definite, "
-        f"even with {JITTERS[-1]:g} of its mean diagonal added, or what follows from it is not "
-        "finite, or a search for the posterior of labels or counts did not end. Use finite "
-        "hyperparameters of moderate size, and check them for values such as 0, inf or 1e150."
+        "No posterior was found. Either the covariance of the observations is not positive "
+        f"definite, even with {JITTERS[-1]:g} of its mean diagonal added, or a result is not "
+        "finite, or the search for the posterior did not end. Use finite hyperparameters of "
+        "moderate size, and check them for values such as 0, inf or 1e150."
     )
 
 

@@ -235,11 +235,9 @@ class Findings(Fit):
                 f"{name}=...) and bx.metrics.coverage."
             )
         labels = self.model.training.labels
-        attrs = origin(self.model)
-        attrs |= {} if labels is None else {"labels": [str(label) for label in labels]}
-        return read_observed(
-            xr.Dataset(coords={"obs": self.where.index}, attrs=attrs), y_new
-        ).values
+        attrs = origin(self.model) | ({} if labels is None else {"labels": [*map(str, labels)]})
+        rows = xr.Dataset(coords={"obs": self.where.index}, attrs=attrs)
+        return read_observed(rows, y_new).values
 
     def known_of(self, label: Any) -> Iterator[str]:
         """What was observed in a row and its group, in words; nothing where neither is known."""

@@ -50,8 +50,8 @@ def test_the_package_is_no_larger_than_decided() -> None:
 
 
 def test_no_file_is_too_long() -> None:
-    files = {file.name: file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py")}
-    long = {name: n for name, text in files.items() if (n := len(text.splitlines())) > LONGEST}
+    texts = {str(file): file.read_text(encoding="utf-8") for file in PACKAGE.rglob("*.py")}
+    long = {path: n for path, text in texts.items() if (n := len(text.splitlines())) > LONGEST}
     assert long == {}
 
 
