@@ -170,6 +170,7 @@ SYNONYMS = {
     },
     "likelihood": {
         "gaussian": "normal",
+        "gauss": "normal",
         "t": "student_t",
         "studentt": "student_t",
         "binary": "bernoulli",

@@ -191,11 +191,8 @@ def read_response(
         refuse_misaligned(frame.index, labels, "X", name)
     if read is not None:
         return read(y)
-    if name == "y" and values.dtype.kind == "b":
-        raise ValueError(
-            "y is True or False. Pass likelihood='bernoulli', or y.astype(float) for numbers."
-        )
     if name == "y":
+        _refuse_truths(values, name)
         refuse_words(values.tolist() if values.dtype.kind not in "biufmM" else (), name)
     numbers = numeric(values, name, None, frame.index)
     bad = np.flatnonzero(~np.isfinite(numbers))
@@ -240,6 +237,8 @@ def read_responses(
         codes, labels = np.full(entries.shape, np.nan), None
         codes[known], labels = read(entries[known])
         return codes, tuple(table.columns), labels
+    for j, column in enumerate(table.columns):
+        _refuse_truths(np.asarray(table.column(j)), f"{name}, column {column!r},")
     columns = [
         numeric(table.column(j), name, column, table.index, cure=OF_OUTPUTS)
         for j, column in enumerate(table.columns)
@@ -252,6 +251,15 @@ def read_responses(
 def with_intercept(frame: Frame) -> Frame:
     """The frame with a last column of ones."""
     return frame.with_column(INTERCEPT, np.ones(len(frame)))
+
+
+def _refuse_truths(values: np.ndarray, where: str) -> None:
+    """Raise for a response of True and False, which are labels."""
+    mixed = values.dtype.kind == "O" and any(isinstance(v, bool | np.bool_) for v in values)
+    if values.dtype.kind == "b" or mixed:
+        raise ValueError(
+            f"{where} is True or False. Pass likelihood='bernoulli', or .astype(float) for numbers."
+        )
 
 
 def refuse_words(values: Iterable[Any], name: str) -> None:

@@ -96,13 +96,23 @@ class Views:
                 "of='survival'."
             )
         if of != "quantile":
-            observation.read(np.array([at]))
+            self._refuse_no_value(at)
         elif not 0.0 < at < 1.0:
             raise ValueError(f"at is {at!r}, but a quantile needs a probability between 0 and 1.")
         self.training.refuse_all_outputs()
         scaling = self.training.y_scaling if observation.scaled else Scaling(0.0, 1.0)
         event = Event(observation, of, at, float(scaling.center), float(scaling.scale))
         return self._view(specification=replace(self.specification, event=event))
+
+    def _refuse_no_value(self, at: float) -> None:
+        """Raise if y is never `at`."""
+        try:
+            self.specification.observation.read(np.array([at]))
+        except ValueError:
+            raise ValueError(
+                f"at is {at!r}, but likelihood={self.specification.likelihood!r} has no such value "
+                "of y. Pass a value that y can have."
+            ) from None
 
     def of_weight(self, name: str) -> Self:
         """Return the model for explanations of the weight of one column of Z instead of f.

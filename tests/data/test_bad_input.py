@@ -48,6 +48,14 @@ CASES = {
     "nan in y": (lambda X, y: (X, y.where(y.index != 2)), r"y has 1 missing.*row .*2"),
     "no y": (lambda X, y: (X, None), r"y is None\. Pass a value for each row of X"),
     "true or false": (lambda X, y: (X, y > 2.0), "True or False. Pass likelihood='bernoulli'"),
+    "true or false as objects": (
+        lambda X, y: (X, (y > 2.0).astype(object)),
+        "True or False. Pass likelihood='bernoulli'",
+    ),
+    "an output that is true or false": (
+        lambda X, y: (X, pd.DataFrame({"y": y, "tall": y > 2.0})),
+        "y, column 'tall', is True or False",
+    ),
     "short y": (lambda X, y: (X, y.values[:-1]), "X has 14 rows and y has 13"),
     "tensor y": (lambda X, y: (X, y.values[:, None, None]), r"shape \(14, 1, 1\)"),
     "misaligned y": (

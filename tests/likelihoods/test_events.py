@@ -202,9 +202,9 @@ def test_the_model_of_an_event_is_the_same_otherwise():
     "likelihood, asked, said",
     [
         ("weibull", ("survivor", 1.0), "of: unknown 'survivor'"),
-        ("weibull", ("survival", -1.0), r"y is -1.0 .* takes numbers above 0"),
+        ("weibull", ("survival", -1.0), r"at is -1.0, but .* no such value"),
         ("weibull", ("probability", 1.0), "y is no whole number"),
-        ("poisson", ("probability", 1.5), "fractional"),
+        ("poisson", ("probability", 1.5), "no such value"),
     ],
 )
 def test_other_events_are_refused(likelihood, asked, said):
@@ -329,12 +329,21 @@ def test_shares_of_a_quantile_add_up(function):
         ({"of": "quantile", "at": 3.0}, "between 0 and 1"),
         ({"of": "hazard", "at": 3.0, "likelihood": "student_t"}, "does not have"),
         ({"of": "survival", "at": [1.0, 2.0], "path": "x.zarr"}, "several values of at"),
+        ({"of": "survival", "at": -5.0}, "at is -5.0, but likelihood='weibull' has no such value"),
     ],
 )
 def test_an_event_that_cannot_be_explained_is_refused(options, message):
     model = bx.GP(X, TIMES, likelihood=options.pop("likelihood", "weibull"))
     with pytest.raises(ValueError, match=message):
         bx.predictions(model, KERNEL | {"shape": 2.0}, **options, **QUIET)
+
+
+def test_an_event_of_a_model_that_is_not_one_is_refused():
+    model = bx.GP(X, TIMES, likelihood="weibull")
+    with pytest.raises(ValueError, match="model is a dict. Pass a bx.GP or bx.GPX"):
+        bx.predictions(KERNEL, X, of="survival", at=3.0)
+    with pytest.raises(ValueError, match="model and idata are swapped"):
+        bx.predictions(KERNEL, model, of="survival", at=3.0)
 
 
 def test_concordance_is_that_of_lifelines():
