@@ -373,6 +373,7 @@ def report(
     \b
     bayes-gpx report run/
     """
+    from bayes_gpx.data.gaps import IMPUTED
     from bayes_gpx.reporting.report import report as write
     from bayes_gpx.reporting.what_if import refuse_what_if
     from bayes_gpx.system.files import writable
@@ -394,8 +395,9 @@ def report(
             say(f"{new} has {name}: predictions are scored there.")
         warn_outside(model, rows)
         options = {"X_new": rows.X, "y_new": y, "groups_new": rows.groups}
-        for key, told in roles.imputed(rows, new).items():
-            idata.attrs[key] = "\n".join(filter(None, [idata.attrs.get(key), told]))
+        before, imputed = idata.attrs.get(IMPUTED), roles.imputed(rows, new)
+        idata.attrs |= imputed
+        idata.attrs[IMPUTED] = "\n".join(filter(None, [before, imputed.get(IMPUTED)]))
     start = baseline_of(model, roles, baseline, drop_missing, say)
     say("Writing the report: some seconds to a minute ...")
     options |= {"baseline": start, "attribution": attribution, "ci_prob": ci_prob, "seed": seed}

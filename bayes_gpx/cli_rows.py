@@ -50,13 +50,15 @@ class Roles:
         return {ROLES: json.dumps(held | {"imputation": imputed})}
 
     def imputed(self, rows: Read, path: str | Path) -> dict[str, str]:
-        """An attribute that says which values of the rows were filled in, if any."""
-        from bayes_gpx.data.gaps import IMPUTED
+        """Attributes that say how many values of the rows were filled in, and which."""
+        from bayes_gpx.data.gaps import IMPUTED, IMPUTED_CELLS
 
         if self.imputation is None or rows.gaps is None:
             return {}
         told = self.imputation.told(rows.gaps, Path(path).name)
-        return {} if told is None else {IMPUTED: told}
+        names = zip(map(str, rows.X.index), rows.gaps.to_numpy(), strict=True)
+        cells = {label: [*rows.gaps.columns[row]] for label, row in names if row.any()}
+        return {IMPUTED: told or "", IMPUTED_CELLS: json.dumps(cells)}
 
     @classmethod
     def of(cls, idata: xr.DataTree) -> Roles:

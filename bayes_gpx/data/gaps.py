@@ -12,6 +12,9 @@ import pandas as pd
 IMPUTED = "imputed"
 """The attribute of a fit that says how many values were filled in."""
 
+IMPUTED_CELLS = "imputed_cells"
+"""The attribute that says which: as JSON, the columns of each row, by the row's label."""
+
 WAYS = ("median", "indicator")
 """Ways to fill in; the second also marks the rows by a column of 0 and 1."""
 

@@ -1,6 +1,7 @@
 """Tables as people have them: ids, dates, groups and missing values, through all commands."""
 
 import io
+import json
 import os
 import subprocess
 
@@ -61,6 +62,9 @@ def test_a_fit_reads_what_python_reads(visits):
     assert Roles.of(idata).id == "visit"
     told = "Filled in 4 missing values in 3 of 30 rows of visits.csv, by medians or most frequent"
     assert idata.attrs["imputed"].startswith(told)
+    first, second, third = frame["visit"].astype(str)[[2, 5, 11]]
+    cells = {first: [DOSE], second: [DOSE, "kind"], third: ["kind"]}
+    assert json.loads(idata.attrs["imputed_cells"]) == cells
 
 
 @pytest.fixture(scope="module")

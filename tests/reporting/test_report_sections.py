@@ -1,5 +1,8 @@
 """What sections of a report say of rows that were held out, places, levels and chains."""
 
+import json
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -352,6 +355,18 @@ def test_values_that_were_filled_in_are_a_caution(data):
     _, text = told(CAUTIONS, Findings(model, idata, None, None, y_new=None, **OPTIONS))
     assert "Filled in 3 values. Intervals do not include" in text
     assert "Filled in 1 value of new.csv. Intervals do not include" in text
+
+
+def test_sentences_say_which_values_were_filled_in(data):
+    model = bx.GP(*data)
+    idata, (first, other) = known(model, [THETA]), model.training.X.index[:2].tolist()
+    name = model.training.X.columns[0]
+    idata.attrs["imputed_cells"] = json.dumps({str(first): [name]})
+    options = OPTIONS | {"obs": [first, other]}
+    _, text = told(OBSERVATIONS, Findings(model, idata, None, None, y_new=None, **options))
+    own, others = text.split(f"Observation {other}: ")
+    assert re.search(rf"{name} is [^:]+ \(missing, so filled in\): ", own)
+    assert own.count("filled in") == 1 and "filled in" not in others
 
 
 def test_a_first_rank_that_is_not_clear_is_no_statement(data):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, cast
 
@@ -9,6 +10,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.data.features import INTERCEPT
+from bayes_gpx.data.gaps import IMPUTED_CELLS
 from bayes_gpx.draws.intervals import interval_of, interval_of_sum
 from bayes_gpx.draws.points import read_baseline
 from bayes_gpx.plots import plot_waterfall
@@ -101,10 +103,13 @@ def _sentences(findings: Findings, found: xr.Dataset) -> Iterator[str]:
     mean = found[f"{name}_mean"].values
     ends = interval_of(found, name, findings.prob).transpose("feature", "ci_bound").values
     order = np.argsort(-np.abs(mean), kind="stable")
+    attrs = findings.idata.attrs if findings.fitted else {}
+    imputed = json.loads(attrs.get(IMPUTED_CELLS, "{}")).get(str(found["obs"].item()), ())
     for i in order[:MOST_FEATURES]:
-        low, high = ends[i]
+        (low, high), one = ends[i], found.isel(feature=i)
         unsure = ", sign uncertain" if low <= 0 <= high else ""
-        yield f"{_moved(findings, found.isel(feature=i))}: {change(mean[i], low, high)}{unsure}."
+        filled = " (missing, so filled in)" if str(one["feature"].item()) in imputed else ""
+        yield f"{_moved(findings, one)}{filled}: {change(mean[i], low, high)}{unsure}."
     if len(order) > MOST_FEATURES:
         rest = order[MOST_FEATURES:]
         low, high = interval_of_sum(found, name, rest, findings.prob).values
