@@ -211,8 +211,18 @@ def test_counts_that_vary_more_than_poisson_counts():
     rate = np.exp(1.0 + 0.7 * X["dose"].to_numpy())
     assert "Counts vary" not in told(bx.GP(X, RNG.poisson(rate), likelihood="poisson"))
     wide = RNG.poisson(rate * RNG.gamma(1.5, 1 / 1.5, size=50))
-    assert "Use likelihood='negative_binomial'." in told(bx.GP(X, wide, likelihood="poisson"))
+    assert " likelihood='negative_binomial'." in told(bx.GP(X, wide, likelihood="poisson"))
     assert "Counts vary" not in told(bx.GP(X, wide, likelihood="negative_binomial"))
+
+
+def test_large_counts_that_other_rows_predict_roughly_are_no_overdispersion():
+    """Left-out rates err by more than Poisson noise; functions as rough as noise err more."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    rate = 200.0 * np.exp(np.sin(X[:, 0]) + 0.5 * X[:, 1] * np.cos(X[:, 2]))
+    assert "Counts vary" not in told(bx.GP(X, rng.poisson(rate), likelihood="poisson"))
+    wide = rng.poisson(rate * rng.gamma(3.0, 1 / 3.0, 40))
+    assert "from row to row, as if noise were signal" in told(bx.GP(X, wide, likelihood="poisson"))
 
 
 def test_what_the_data_say_nothing_of():
