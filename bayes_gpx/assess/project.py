@@ -13,7 +13,7 @@ import xarray as xr
 from scipy.optimize import minimize
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.assess.projection import Reference, predictive, project_to, thinned
+from bayes_gpx.assess.projection import Reference, divergences, predictive, project_to, thinned
 from bayes_gpx.data.row_data import counted
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.leave_one_out import averaged, held_out_log_likelihood, log_density_at
@@ -161,9 +161,10 @@ def project(
     Raises
     ------
     ValueError
-        For callable kernels, several outputs, groups, constraints and out-of-core rows; for an
-        `idata` of another model, unknown features, sizes beyond the path, and more folds than rows;
-        for "variance" if a search has no more rows than columns.
+        For callable kernels, several outputs, groups, constraints and out-of-core rows; for
+        likelihoods that `relevance` refuses; for an `idata` of another model, unknown features,
+        sizes beyond the path, and more folds than rows; for "variance" if a search has no more rows
+        than columns.
 
     Warns
     -----
@@ -415,7 +416,7 @@ def _constant(reference: Reference) -> tuple[tuple[np.ndarray, np.ndarray], floa
         aim = reference.predictive(k)
         found = _closest(model, aim, reference.mean[k], reference.spread[k], theta)
         own = predictive(model, _at_all_rows(model, found), theta)
-        each = model.specification.observation.divergence(aim, own)
+        each = divergences(model, aim, own)
         kls.append(np.average(each, weights=counted(model.training.row_data, model.training.n)))
         moments.append(found)
     mean, spread = (np.stack(part) for part in zip(*moments, strict=True))
@@ -448,7 +449,7 @@ def _closest(
 
     def apart(x: np.ndarray) -> float:
         found = predictive(model, _at_all_rows(model, moments(x)), theta)
-        return float(np.average(observation.divergence(aim, found), weights=counts))
+        return float(np.average(divergences(model, aim, found), weights=counts))
 
     start = np.ravel(center)
     if own:

@@ -74,9 +74,17 @@ def predictive(
     observation, (mean, spread) = model.specification.observation, moments
     if observation.class_shape:
         spread = spread @ np.swapaxes(spread, -1, -2)
-    elif observation.exposed:
+    elif observation.exposed and observation.exposure_name == "exposure":
         mean = mean + np.log(model.training.scaled_exposure)
     return observation.predictive(Jet(mean), Jet(spread), theta)
+
+
+def divergences(model: Model, aim: Any, found: Any) -> np.ndarray:
+    """From the distribution of each training response to another, in nats, (n,)."""
+    observation = model.specification.observation
+    each = observation.divergence(aim, found)
+    # The distributions are those of one trial.
+    return each * model.training.scaled_exposure if observation.exposure_name == "trials" else each
 
 
 def thinned(idata: Draws, count: int) -> Draws:
@@ -127,7 +135,7 @@ def project_to(reference: Reference, sources: list[str]) -> tuple[Model, xr.Data
             mean, spread = (np.array(part) for part in own(*theta, jitter))
             named = dict(zip(starts[k], theta, strict=True))
             found = predictive(submodel, (mean, spread), named)
-            return counts @ spec.observation.divergence(aim, found)
+            return counts @ divergences(submodel, aim, found)
 
         return ascend(_Climb(scales, starts[k], by_differences(divergence)), {}, CLOSE)
 

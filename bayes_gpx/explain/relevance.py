@@ -95,14 +95,14 @@ def relevance(
         ============================  =============================  ==================
 
         Compare features by `relevance_scaled`; `average_relevance` is its mean over rows, which
-        `ranking` takes. "Which features matter" in the guide explains the last variables, and the
-        relevance of classes, counts and categories.
+        `ranking` takes. The notebook on relevance explains the last variables, and the relevance
+        of classes, counts, proportions and categories. With trials, y is of one trial.
 
     Raises
     ------
     ValueError
-        For a kernel rougher than Matern 3/2, unknown features, a step that is not positive or
-        without finite differences, and rows or idata that do not fit the model.
+        For a kernel rougher than Matern 3/2; two processes, `noise_sd`, a likelihood of one's own;
+        unknown features; a bad step, or one without finite differences; other rows or idata.
 
     References
     ----------

@@ -222,8 +222,8 @@ class Likelihood(ABC):
         `bayes_gpx.likelihoods.predictive`.
         """
         raise ValueError(
-            "Relevance needs the divergence between two predictive distributions, which "
-            f"{self.called} does not have. Use bx.importances or bx.attributions."
+            "Relevance and projections need the divergence between two predictive distributions, "
+            f"which {self.called} does not have. Use bx.importances or bx.attributions."
         )
 
     @property

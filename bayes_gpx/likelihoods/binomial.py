@@ -9,12 +9,14 @@ from numpy.typing import ArrayLike
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import Exposure, Response, Theta
-from bayes_gpx.likelihoods.classification import Logit, Probit
+from bayes_gpx.likelihoods.classification import Logit, Probit, both_probabilities
 from bayes_gpx.likelihoods.derived import Derived
+from bayes_gpx.likelihoods.predictive import Labelled, Predictive
+from bayes_gpx.numerics.jets import Jet
 
 
 @dataclass(frozen=True)
-class Binomial(Derived):
+class Binomial(Labelled, Derived):
     """y successes among trials, each of the same probability given f.
 
     The mean is trials times the probability, so trials take the place of an exposure.
@@ -83,6 +85,10 @@ class Binomial(Derived):
     def expected(self, mean: Tensor, variance: Tensor, exposure: Exposure = None) -> Response:
         """Expected mean of y and derivatives where f ~ N(mean, variance)."""
         return Response(*(_trials(exposure) * v for v in self.link.expected(mean, variance)))
+
+    def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
+        """Probabilities of failure and success of one trial, where f ~ N(mean, variance), jets."""
+        return Predictive(both_probabilities(self.link, mean, variance))
 
     def rates(self, mean: Tensor, variance: Tensor) -> list[Tensor]:
         """Expected first four derivatives of the probability where f ~ N(mean, variance)."""

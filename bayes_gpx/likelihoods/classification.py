@@ -276,18 +276,18 @@ class Bernoulli(Labelled, ScalarLikelihood):
 
     def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
         """Probabilities of both labels where f ~ N(mean, variance), jets."""
-        *both, one, two, three, four = expected(self.link)(mean.value, variance.value)
-        signed = zip((-1.0, 1.0), both, strict=True)
-        return Predictive(
-            tuple(
-                expectation(mean, variance, p, [s * rate for rate in (one, two, three, four)])
-                for s, p in signed
-            )
-        )
+        return Predictive(both_probabilities(self.link, mean, variance))
 
     def read(self, y: ArrayLike, labels: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return codes 0 and 1, and the two labels."""
         return read_labels(y, labels, two=True)
+
+
+def both_probabilities(link: Logit | Probit, mean: Jet, variance: Jet) -> tuple[Jet, Jet]:
+    """Expected probabilities of not and of being the second label, for f ~ N(mean, variance)."""
+    below, above, *rates = expected(link)(mean.value, variance.value)
+    falls = [-rate for rate in rates]
+    return expectation(mean, variance, below, falls), expectation(mean, variance, above, rates)
 
 
 @cache

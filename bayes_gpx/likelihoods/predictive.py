@@ -1,12 +1,13 @@
 """Families of predictive distributions: their Fisher information, and how far apart two are."""
 
-# In NumPy, for parameters that vary with x. A family is two distributions that differ by `excess`,
-# which does not vary with x: 0 for a normal or a Poisson, which Student's t or a negative binomial
-# tend to as it goes to 0.
+# In NumPy, for parameters that vary with x. Distributions of a family differ by `excess`, which
+# does not vary with x: 0 for a normal or a Poisson, which Student's t or a negative binomial tend
+# to as it goes to 0.
 
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from scipy.special import digamma, gammaln, polygamma
 
 from bayes_gpx.numerics.jets import Jet
 
@@ -14,13 +15,18 @@ STEP, WIDTH, DROP = 0.2, 0.5, 40.0
 """The trapezoid rule for Student's t, in arcsinh(t / sqrt(nu)): its step is at most STEP and
 WIDTH / sqrt(nu), and it ends where the integrand has fallen to exp(-DROP) of its peak."""
 
+NEAR = 1e-3
+"""Share of its argument below which a move of the gamma function takes a series."""
+
 
 class Predictive(NamedTuple):
     """The distribution of a new row's y at m points, by jets of its parameters."""
 
     means: tuple[Jet, ...]  # location or mean of y, or the probability of each class
     variance: Jet | None = None  # squared scale, if it is a separate parameter
-    excess: float = 0.0  # 1 / nu of Student's t, 1 / dispersion of a negative binomial; else 0
+    # 1 / nu of Student's t, 1 / dispersion of counts, with `inflation` if there is one, and the
+    # precision of proportions; else 0.
+    excess: Any = 0.0
 
     def at(self, rows: slice | np.ndarray) -> "Predictive":
         """The same at some points, without derivatives."""
@@ -81,6 +87,71 @@ class Counted:
         if q == 0.0:
             return apart
         return apart - (1.0 + q * mu) / q * _above_log(q * move / (1.0 + q * mu))
+
+
+class Inflated:
+    """Counts with zeros of their own."""
+
+    def parameters(self, found: Predictive) -> tuple[tuple[Jet, np.ndarray], ...]:
+        """The mean of all counts with its Fisher information (m,)."""
+        q, inflation = found.excess
+        share = 1.0 - inflation
+        rate = found.means[0].value / share
+        zeros, spread = np.exp(_log_zeros(rate, q)), 1.0 + q * rate
+        rest = share * (1.0 / (rate * spread) - zeros / spread**2)
+        information = rest + (share * zeros / spread) ** 2 / (inflation + share * zeros)
+        return ((found.means[0], information / share**2),)
+
+    def divergence(self, here: Predictive, there: Predictive) -> np.ndarray:
+        """Kullback-Leibler divergence from one to another of the same excess, (m,)."""
+        # That of the other counts, with their zeros replaced by all zeros.
+        q, inflation = here.excess
+        share = 1.0 - inflation
+        rates = [found.means[0].value / share for found in (here, there)]
+        others = [Predictive((Jet(rate),), None, q) for rate in rates]
+        own, moved = (_log_zeros(rate, q) for rate in rates)
+        zeros, all_zeros = np.exp(own), inflation + share * np.exp(own)
+        rise = share * zeros * np.expm1(moved - own) / all_zeros
+        positive = Counted().divergence(*others) - zeros * (own - moved)
+        return share * positive - all_zeros * np.log1p(rise)
+
+
+def _log_zeros(rate: np.ndarray, q: float) -> np.ndarray:
+    """Log probability of 0 of counts with the variance rate + q rate^2."""
+    return -rate if q == 0.0 else -np.log1p(q * rate) / q
+
+
+class Proportioned:
+    """Beta distributions of a common precision."""
+
+    def parameters(self, found: Predictive) -> tuple[tuple[Jet, np.ndarray], ...]:
+        """Mean and complement, each with its share of their common Fisher information (m,)."""
+        each = zip(found.means, _shapes(found), strict=True)
+        return tuple((jet, found.excess**2 * polygamma(1, shape)) for jet, shape in each)
+
+    def divergence(self, here: Predictive, there: Predictive) -> np.ndarray:
+        """Kullback-Leibler divergence from one to another of the same excess, (m,)."""
+        pairs = zip(_shapes(here), _shapes(there), strict=True)
+        first, second = (_above_tangent(*pair) for pair in pairs)
+        return first + second
+
+
+def _above_tangent(a: np.ndarray, moved: np.ndarray) -> np.ndarray:
+    """How far the log of the gamma function at `moved` lies above its tangent at a."""
+    move = moved - a
+    near = move**2 * (
+        polygamma(1, a) / 2.0
+        + move
+        * (polygamma(2, a) / 6.0 + move * (polygamma(3, a) + move * polygamma(4, a) / 5) / 24)
+    )
+    far = gammaln(moved) - gammaln(a) - move * digamma(a)
+    return np.where(np.abs(move) < NEAR * np.minimum(a, 1.0), near, far)
+
+
+def _shapes(found: Predictive) -> tuple[np.ndarray, np.ndarray]:
+    """Parameters of beta distributions."""
+    mean, complement = (jet.value for jet in found.means)
+    return found.excess * mean, found.excess * complement
 
 
 class Labelled:

@@ -10,9 +10,12 @@ from scipy.special import expit
 
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
+from bayes_gpx.likelihoods.classification import Logit, both_probabilities
 from bayes_gpx.likelihoods.derived import FARTHEST, Derived, log_odds
+from bayes_gpx.likelihoods.predictive import Predictive, Proportioned
 from bayes_gpx.likelihoods.tails import Slopes, both_tails, summed_tail
 from bayes_gpx.numerics.gaussian_expectations import falling_side
+from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import softplus
 
 WIDEST = 200.0
@@ -20,7 +23,7 @@ WIDEST = 200.0
 
 
 @dataclass(frozen=True)
-class Beta(Derived):
+class Beta(Proportioned, Derived):
     """Beta distribution of y, with mean 1 / (1 + exp(-f)).
 
     The variance is mean (1 - mean) / (1 + precision), and the parameters of the distribution are
@@ -57,6 +60,14 @@ class Beta(Derived):
         p, q, precision = pt.sigmoid(f), pt.sigmoid(-f), theta["precision"]
         spread = pt.tri_gamma(precision * p) + pt.tri_gamma(precision * q)
         return pt.sqr(precision * p * q) * spread
+
+    def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
+        """Beta distribution of y for f ~ N(mean, variance), jets, with the exact mean.
+
+        The exact distribution has more variance.
+        """
+        both = both_probabilities(Logit(), mean, variance)
+        return Predictive(both[::-1], None, theta["precision"])
 
     def log_tails(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None

@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
 from bayes_gpx.likelihoods.continuous import SIGMA, Real
+from bayes_gpx.likelihoods.predictive import Predictive
 from bayes_gpx.likelihoods.tails import Slopes, tails_of_values
 from bayes_gpx.numerics.gaussian_expectations import nodes_with_kinks
+from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import log_ndtr, log_ndtr_slopes, log_sum_exp, ndtr
 
 
@@ -67,6 +69,14 @@ class AsymmetricLaplace(Real):
         """Expected information about f."""
         above, below = self._rates(theta)
         return pt.ones_like(f) * above * below
+
+    def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
+        """Distribution of y for f ~ N(mean, variance), jets.
+
+        It is taken as normal, with the information about f that y has.
+        """
+        above, below = self._rates(theta)
+        return Predictive((mean,), variance.shifted(1.0 / (above * below)))
 
     def cumulative(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Probability of at most y given f."""

@@ -14,12 +14,14 @@ from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Theta
 from bayes_gpx.likelihoods.counts import NegativeBinomial, Poisson
 from bayes_gpx.likelihoods.derived import CLEAR, FARTHEST, Derived
 from bayes_gpx.likelihoods.log_link import LogLink, log_mean, mean_of
+from bayes_gpx.likelihoods.predictive import Inflated, Predictive
 from bayes_gpx.likelihoods.tails import KEPT_POSITIVE, Slopes, kept_positive
+from bayes_gpx.numerics.jets import Jet
 
 INFLATION = DefaultPrior(lambda name: pm.Beta(name, alpha=1.0, beta=3.0))
 
 
-class _ZeroInflated(LogLink, Derived):
+class _ZeroInflated(Inflated, LogLink, Derived):
     """Counts of mean exposure exp(f), which are zeros of their own with probability `inflation`."""
 
     units = "log rate of {y}"
@@ -74,6 +76,11 @@ class _ZeroInflated(LogLink, Derived):
         zeros = pt.exp(log_zeros)
         positive = share * pt.sqr(ratio) * rate * (1.0 / ratio - rate * zeros)
         return positive + pt.sqr(share * zeros * rate * ratio) / (1.0 - share + share * zeros)
+
+    def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
+        """Distribution of y at exposure 1 for f ~ N(mean, variance), jets, with the exact mean."""
+        found = self.uninflated.predictive(mean, variance, theta)
+        return found._replace(excess=np.array([found.excess, theta["inflation"]]))
 
     def laplace_information(
         self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None

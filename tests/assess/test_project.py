@@ -9,7 +9,7 @@ import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
-from scipy.stats import nbinom, t as student
+from scipy.stats import beta, binom, nbinom, t as student
 
 import bayes_gpx as bx
 from bayes_gpx.assess import projection as room
@@ -336,6 +336,7 @@ def test_bad_options_are_refused_before_any_fit(gp, monkeypatch, options, said):
 LABELS = np.digitize(y, [-0.5, 0.5])
 COUNTS = rng.poisson(np.exp(0.5 * y + 1.0))
 EXPOSURE = np.linspace(1.0, 2.0, N)
+TRIALS = np.arange(N) % 3 + 4
 HYPER = {"lengthscale": THETA["lengthscale"], "amplitude": 1.2}
 GPX_HYPER = HYPER | {"amplitude": 0.7, "sigma_w": 0.2, "sigma": 0.3}
 
@@ -365,6 +366,24 @@ def between_negative_binomials(one, other, size=3.0):
     grid = np.arange(400)
     p, q = (nbinom.pmf(grid, size, size / (size + m[0][:, None])) for m in (one, other))
     return np.mean((p * np.log(p / q)).sum(axis=1))
+
+
+def between_binomials(one, other):
+    """By the definition, a sum over all numbers of successes."""
+    successes = np.arange(TRIALS.max() + 1)
+    p, q = (
+        binom.pmf(successes, TRIALS[:, None], m[0][:, None] / TRIALS[:, None]) for m in (one, other)
+    )
+    gaps = np.log(np.where(p > 0, p, 1.0) / np.where(p > 0, q, 1.0))
+    return np.mean((p * gaps).sum(axis=1))
+
+
+def between_betas(one, other, precision=5.0):
+    grid = (np.arange(100_000) + 0.5) / 100_000
+    logs = [
+        beta.logpdf(grid, *(precision * v[:, None] for v in (m, 1 - m))) for (m,) in (one, other)
+    ]
+    return np.mean((np.exp(logs[0]) * (logs[0] - logs[1])).mean(axis=1))
 
 
 def of_student(model, theta):
@@ -404,6 +423,18 @@ OTHERS = {
         HYPER | {"dispersion": 3.0},
         of_mean("rate_mean"),
         between_negative_binomials,
+    ),
+    "binomial": (
+        lambda: bx.GP(X, np.minimum(COUNTS, TRIALS), likelihood="binomial", trials=TRIALS),
+        HYPER,
+        of_mean("rate_mean"),
+        between_binomials,
+    ),
+    "beta": (
+        lambda: bx.GP(X, 1 / (1 + np.exp(-y)), likelihood="beta"),
+        HYPER | {"precision": 5.0},
+        of_mean("mean_mean"),
+        between_betas,
     ),
     "student_t": (
         lambda: bx.GP(X, y, likelihood="student_t", scale=False),
@@ -446,7 +477,7 @@ OTHERS = {
 """Models, hyperparameters, leave-one-out predictions, and their divergence."""
 
 
-QUICK = {"logit", "classes", "negative_binomial", "student_t", "inducing", "GPX"}
+QUICK = {"logit", "binomial", "classes", "negative_binomial", "student_t", "inducing", "GPX"}
 
 
 @pytest.mark.parametrize(
@@ -463,7 +494,7 @@ def test_any_response_and_a_gpx_are_projected(kind):
     kl = idata["sample_stats"]["kl"].item()
     assert_allclose(kl, apart(aim, predict(submodel, found)), rtol=1e-5, atol=1e-9)
     assert idata["sample_stats"]["converged"].all() and kl > 1e-5
-    for name in set(found) - {"dispersion", "nu"}:
+    for name in set(found) - {"dispersion", "nu", "precision"}:
         for place in np.ndindex(found[name].shape):
             for factor in (0.9, 1.1):
                 moved = {key: np.array(value) for key, value in found.items()}

@@ -9,6 +9,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
+from scipy import special, stats
 
 import bayes_gpx as bx
 from bayes_gpx.explain.sensitivities import change
@@ -17,7 +18,7 @@ from bayes_gpx.likelihoods.predictive import Predictive
 from bayes_gpx.numerics.jets import Jet
 
 QUIET = {"progressbar": False}
-THETA = {"sigma": 0.7, "nu": 3.3, "dispersion": 1.8}
+THETA = {"sigma": 0.7, "nu": 3.3, "dispersion": 1.8, "inflation": 0.3, "precision": 4.5}
 H = mp.mpf(10) ** -9
 """Of central differences; their error is below 1e-16."""
 
@@ -31,6 +32,11 @@ CASES = [
     ("bernoulli", "probit", 30.0),
     ("poisson", None, 0.0),
     ("negative_binomial", None, 0.0),
+    ("zero_inflated_poisson", None, 0.0),
+    ("zero_inflated_negative_binomial", None, 0.0),
+    ("binomial", "probit", 0.0),
+    ("beta", None, 0.0),
+    ("asymmetric_laplace", None, 0.0),
 ]
 
 
@@ -63,7 +69,9 @@ def parameters(name, link, m, v):
     """Parameters of y's distribution where f ~ N(m, v), as the issue of them: no shared code."""
     if name in ("normal", "student_t"):
         return m, v + mp.mpf(THETA["sigma"]) ** 2
-    if name != "bernoulli":
+    if name == "asymmetric_laplace":  # of the median
+        return m, v + 4 * mp.mpf(THETA["sigma"]) ** 2
+    if name not in ("bernoulli", "binomial", "beta"):
         return (mp.exp(m + v / 2),)
     if link == "probit":
         u = m / mp.sqrt(1 + v)
@@ -83,7 +91,7 @@ def _trapezoid(g):
 
 def divergence(name, here, there):
     """Kullback-Leibler divergence by its definition: an integral or a sum over y."""
-    if name == "normal":
+    if name in ("normal", "asymmetric_laplace"):
         (m, v), (k, w) = here, there
         return (mp.log(w / v) + (v + (m - k) ** 2) / w - 1) / 2
     if name == "student_t":
@@ -100,14 +108,34 @@ def divergence(name, here, there):
 
         step = mp.mpf(1) / 16
         return step * mp.fsum(integrand(step * i) for i in range(-480, 481))
-    if name == "bernoulli":
+    if name == "beta":
+        (p,), (q,), phi = here, there, mp.mpf(THETA["precision"])
+        constant = mp.beta(phi * q, phi - phi * q) / mp.beta(phi * p, phi - phi * p)
+        power = phi * (p - q)
+
+        def integrand(t):  # over the log odds of y
+            y, rest = 1 / (1 + mp.exp(-t)), 1 / (1 + mp.exp(t))
+            density = y ** (phi * p) * rest ** (phi - phi * p)
+            return density * (mp.log(constant) + power * t)
+
+        step = mp.mpf(1) / 16
+        total = step * mp.fsum(integrand(step * i) for i in range(-1600, 1601))
+        return total / mp.beta(phi * p, phi - phi * p)
+    if name in ("bernoulli", "binomial"):
         (p,), (q,) = here, there
         return p * mp.log(p / q) + (1 - p) * mp.log((1 - p) / (1 - q))
     (mu,), (other,) = here, there
     a = mp.mpf(THETA["dispersion"])
 
     def log_p(y, mu):
-        if name == "poisson":
+        if name.startswith("zero_inflated"):
+            inflation = mp.mpf(THETA["inflation"])
+            p = (1 - inflation) * mp.exp(log_of_others(y, mu / (1 - inflation)))
+            return mp.log(p + (inflation if y == 0 else 0))
+        return log_of_others(y, mu)
+
+    def log_of_others(y, mu):
+        if name.endswith("poisson"):
             return y * mp.log(mu) - mu - mp.loggamma(y + 1)
         constant = mp.loggamma(y + a) - mp.loggamma(a) - mp.loggamma(y + 1)
         return constant + a * mp.log(a / (a + mu)) + y * mp.log(mu / (a + mu))
@@ -133,7 +161,7 @@ def test_both_measures_are_what_the_divergence_says(name, link, far):
         corners = [of(h * i, h * j) for i, j in ((1, 1), (-1, -1), (1, -1), (-1, 1))]
         mixed = [(p + q - r - s) / (4 * h * h) for p, q, r, s in zip(*corners, strict=True)]
         # The divergence along the direction of the mixed derivatives: the sum with all I_kl.
-        size = h * min(here[-1], 1 - here[-1]) if name == "bernoulli" else h
+        size = h * min(here[-1], 1 - here[-1]) if name in ("bernoulli", "binomial") else h
         unit = size / mp.sqrt(mp.fsum(p**2 for p in mixed))
         ends = [[p + s * unit * q for p, q in zip(here, mixed, strict=True)] for s in (1, -1)]
         along = sum(divergence(name, here, end) for end in ends) / unit**2
@@ -220,7 +248,10 @@ def test_limits():
     assert_allclose(slope, np.abs(m.first) * np.sqrt(p * (1 - p)), rtol=1e-12)
 
 
-MODELS = ["student_t", "bernoulli", "probit", "poisson", "negative_binomial"]
+MODELS = [
+    *("student_t", "asymmetric_laplace", "bernoulli", "probit", "binomial", "beta"),
+    *("poisson", "negative_binomial", "zero_inflated_poisson"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -232,6 +263,8 @@ def posterior():
         "sigma": 0.4 * spread,
         "nu": 3 / spread,
         "dispersion": 2 * spread,
+        "inflation": 0.2 * spread,
+        "precision": 4 * spread,
     }
     values["sigma_w"] = 0.3 / spread
     variables = {name: (("chain", "draw"), value) for name, value in values.items()}
@@ -249,12 +282,30 @@ def build(name, posterior, kind=bx.GP, **options):
     y = f + 0.3 * rng.standard_t(3, 15)
     if name == "bernoulli":
         y = np.where(y > 0, "yes", "no")
-    elif name != "student_t":
+    elif name == "binomial":
+        options["trials"] = rng.integers(2, 6, 15)
+        y = rng.binomial(options["trials"], 1 / (1 + np.exp(-0.3 * f)))
+    elif name == "beta":
+        y = 1 / (1 + np.exp(-y))
+    elif name not in ("student_t", "asymmetric_laplace"):
         y = rng.poisson(5 * np.exp(0.3 * f))
     model = kind(X, y, likelihood=name, link=link, **options)
     known = [h for h in posterior.data_vars if h in model.hyperparameters]
     new = pd.DataFrame(rng.normal([1.0, -3.0], [2.0, 0.5], (3, 2)), columns=["a", "b"])
     return model, xr.DataTree.from_dict({"posterior": posterior[known]}), new
+
+
+def information_of_inflated(mean, inflation):
+    """Expected square of the score in the mean, which is a difference, as a sum over counts."""
+    y = np.arange(200)[:, None]
+
+    def log_p(mean):
+        p = (1 - inflation) * stats.poisson.pmf(y, mean / (1 - inflation))
+        return np.log(np.where(y == 0, inflation + p, np.maximum(p, 1e-300)))
+
+    step = 1e-5 * mean
+    score = (log_p(mean + step) - log_p(mean - step)) / (2 * step)
+    return (np.exp(log_p(mean)) * score**2).sum(axis=0)
 
 
 def by_differences(model, idata, X, excess):
@@ -275,8 +326,14 @@ def by_differences(model, idata, X, excess):
         for e, s in zip(np.eye(2), step, strict=True)
     ]
     mixed = (at(1, 1) - at(1, -1) - at(-1, 1) + at(-1, -1)) / (4 * step[0] * step[1])
-    if name == "probability":
+    if name == "probability" or model.specification.likelihood == "binomial":
         information = [1 / (here[0] * (1 - here[0]))]
+    elif name == "mean":
+        information = [
+            excess**2 * special.polygamma(1, excess * np.array([here[0], 1 - here[0]])).sum(0)
+        ]
+    elif model.specification.likelihood == "zero_inflated_poisson":
+        information = [information_of_inflated(here[0], excess)]
     elif name == "rate":
         information = [1 / (here[0] + excess * here[0] ** 2)]
     else:
@@ -311,6 +368,10 @@ def test_models_answer_for_their_own_predictions(name, options, posterior):
             excess = float((1 / each["dispersion"]).mean())
         elif name == "student_t":
             excess = float((1 / each["nu"]).mean()), float((each["sigma"] ** 2).mean())
+        elif name == "asymmetric_laplace":
+            excess = 1e-12, 4 * float((each["sigma"] ** 2).mean())
+        elif name in ("beta", "zero_inflated_poisson"):
+            excess = float(each["precision" if name == "beta" else "inflation"].mean())
         first, second = by_differences(model, some, new, excess)
         found = bx.relevance(model, some, new, over="mixture", **QUIET)
         pairs = bx.interactions(model, some, new, over="mixture", **QUIET)
