@@ -163,6 +163,11 @@ def calibrate(
                 "posterior= was given with several classes. Leave it out to draw truths from the "
                 "prior."
             )
+        if model.specification.family == "GPX" and model.specification.approximation is not None:
+            raise ValueError(
+                "posterior= was given for a GPX with an approximation, which has no joint "
+                "posterior of f and weights. Leave it out, or leave approximation= out."
+            )
     rows = np.unique(np.linspace(0, model.training.n - 1, LOOKED_AT).astype(int))
     replicates = Replicates(model, method, rows, draws, posterior, quantities, times, fit)
     folder, entropy = _folder(path, replicates, seed)

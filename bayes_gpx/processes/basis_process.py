@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor, TensorLike
-from bayes_gpx.processes.base import Process, placed
+from bayes_gpx.processes.base import Process, bilinear, placed
 from bayes_gpx.processes.basis_functions import (
     Basis,
     Expanding,
@@ -120,7 +120,15 @@ class BasisProcess(Process):
     def covariance(self, L: Operator, M: Operator) -> Tensor:
         """Prior covariance matrix of L's values with M's, (len L, len M)."""
         shared = pt.dot(self.design(L), self.design(M).T)
-        return shared + self._noise("covariance", L, M)
+        if self.own is None or not (L.own_noise and M.own_noise):
+            return shared
+        return shared + bilinear(self._own_covariance, L, M)
+
+    def _own_covariance(self, L: Operator, M: Operator) -> Tensor:
+        """Covariance of the samples' own noise, of two operators at points."""
+        if L.own_noise and M.own_noise:
+            return cast(WeightProcess, self.own).covariance(L, M)
+        return pt.zeros((self.design(L).shape[0], self.design(M).shape[0]))
 
     def variance(self, L: Operator) -> Tensor:
         """Prior variance of each of L's values, (len L,)."""

@@ -272,6 +272,9 @@ def test_refuses(gp):
     labels = bx.GP(X, np.array(list("abcabca")), likelihood="categorical")
     with pytest.raises(ValueError, match="several classes"):
         bx.calibrate(labels, method="laplace", posterior=labels.fit("map", progressbar=False))
+    weighs = bx.GPX(X, y, approximation=bx.HSGP(3))
+    with pytest.raises(ValueError, match="a GPX with an approximation"):
+        bx.calibrate(weighs, method="laplace", posterior=weighs.fit("map", progressbar=False))
 
 
 @pytest.mark.parametrize(

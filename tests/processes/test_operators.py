@@ -138,6 +138,27 @@ def test_gradients_of_features_that_are_the_points_have_both_slopes(rng):
     assert_allclose(found, np.stack(slopes, axis=1), atol=1e-8)
 
 
+def test_samples_with_their_own_noise_stand_beside_slopes(rng):
+    """In a stack of an expanded process only f and weights of equal samples share their noise."""
+    x, z = rng.normal(size=(4, D)), rng.normal(size=(4, 2))
+    kernel = pm.gp.cov.ExpQuad(D, ls=[0.8, 1.3])
+    amplitude = np.array([0.7, 1.2])
+    prior = bx.WeightProcess(kernel, sigma_w=0.5, amplitude=amplitude, n_features=2)
+    process = bx.expanded(prior, bx.HSGP(3, 1.5), pt.constant(x))
+    operators = {}
+    for smooth in (False, True):
+        asked = {"sample": np.arange(4), "smooth": smooth}
+        values, weights = OPS.evaluate(x, z, **asked), OPS.weight(x, **asked)
+        operators[smooth] = OPS.stack(values, OPS.gradient(x, z), weights)
+    graphs = [process.covariance(both, both) for both in operators.values()]
+    own, smooth = pytensor.function([], graphs, mode=MODE)()
+    reach = np.zeros((4 + 4 * D + 8, 8))  # from deviations of weights, one of each row and feature
+    reach[-8:] = np.eye(8)
+    for i in range(4):
+        reach[i, 2 * i : 2 * i + 2] = z[i]
+    assert_allclose(own - smooth, 0.25 * reach @ reach.T, atol=1e-12)
+
+
 def test_variances_of_weights_are_diagonals_of_their_covariance():
     """Each feature's amplitude and deviation count by their squares, for new and known samples."""
     kernel = pm.gp.cov.Matern52(2, ls=0.8)
