@@ -19,6 +19,9 @@ from bayes_gpx.system.warning import collected
 RESPONSE = "response"
 """Second name of the mean response, for every likelihood."""
 
+COUNTED = {"rate": "expected count"}
+"""What plots and reports call a mean response, at its exposure or trials."""
+
 
 def origin(model: ModelLike) -> dict[str, Any]:
     """What every result's attrs say of where it comes from."""

@@ -12,7 +12,7 @@ from arviz_plots.visuals import hline, set_ylim, vline
 
 from bayes_gpx.aliases import Backend, Column
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.draws.naming import event_of, units_of_result
+from bayes_gpx.draws.naming import COUNTED, event_of, units_of_result
 from bayes_gpx.draws.points import read_observed
 from bayes_gpx.likelihoods import KNOWN, named
 from bayes_gpx.likelihoods.events import KINDS
@@ -129,7 +129,7 @@ def plot_predictions(
             "dataset.sel({'class': ...})."
         )
     gaussian = name in ("smooth", "f")
-    what = "mean response" if gaussian and _is_response(dataset) else name
+    what = "mean response" if gaussian and _is_response(dataset) else COUNTED.get(name, name)
     vertical, said, along_x = what, [], {"x": x, "joined": curve, "color": "C0"}
     layers: list[Layer] = []
     new = None

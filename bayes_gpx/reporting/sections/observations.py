@@ -12,6 +12,7 @@ import xarray as xr
 from bayes_gpx.data.features import INTERCEPT
 from bayes_gpx.data.gaps import IMPUTED_CELLS
 from bayes_gpx.draws.intervals import interval_of, interval_of_sum
+from bayes_gpx.draws.naming import COUNTED
 from bayes_gpx.draws.points import read_baseline
 from bayes_gpx.plots import plot_waterfall
 from bayes_gpx.reporting.estimands import HOW
@@ -57,7 +58,7 @@ def _one(findings: Findings, label: Any) -> Iterator[Part]:
         which = predicted["class"].values[int(predicted[f"{name}_mean"].argmax("class"))]
         found, predicted = found.sel({"class": which}), predicted.sel({"class": which})
     of = "" if which is None else f" of {which}"
-    what = name if name != "y" else "prediction"
+    what = "prediction" if name == "y" else COUNTED.get(name, name)
     low, high = interval_of(predicted, name, findings.prob).values
     unit = _unit(findings, findings.model.training.y_name) if what == "prediction" else ""
     mean = number(predicted[f"{name}_mean"])
