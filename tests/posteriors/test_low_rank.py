@@ -1,5 +1,6 @@
 """Conditioning through coefficients, against conditioning on all rows and dense formulas."""
 
+import mpmath as mp
 import numba
 import numpy as np
 import pymc as pm
@@ -295,6 +296,23 @@ def test_noise_below_round_off_has_no_density(compile):
     logp, *slopes = density(1e6 * F, np.full(30, 1e-12), value)
     assert logp == -np.inf and all((slope == 0).all() for slope in slopes)
     assert np.isfinite(density(F, np.ones(30), value)[0])
+
+
+@pytest.mark.parametrize("columns", [9, 5])
+def test_noise_far_below_the_response(columns):
+    """Round-off must not make the density large, nor its slopes; against 60 digits."""
+    F = rng.normal(size=(8, columns))
+    y = F @ rng.normal(size=columns)
+    G, value = mp.matrix(F.tolist()), mp.matrix(y.tolist())
+    for sd in (1e-2, 1e-4, 1e-6):
+        with mp.workdps(60):
+            precision = (G * G.T + mp.mpf(sd) ** 2 * mp.eye(8)) ** -1
+            alpha = precision * value
+            squares = (value.T * alpha)[0] - mp.log(mp.det(precision)) + 8 * mp.log(2 * mp.pi)
+            in_D = [float(alpha[i] ** 2 - precision[i, i]) / 2 for i in range(8)]
+        found, _, slope, _ = low_rank_logp_and_slopes(F, np.full(8, sd**2), y)
+        np.testing.assert_allclose(found, float(-squares / 2), rtol=1e-4)
+        np.testing.assert_allclose(slope, in_D, rtol=1e-4 if sd > 1e-6 else 1e-2)
 
 
 @pytest.mark.slow

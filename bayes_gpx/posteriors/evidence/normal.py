@@ -226,21 +226,38 @@ def low_rank_logp_and_slopes(
     the slopes are zero.
     """
     n, M = F.shape
-    inner, right = np.eye(M), np.zeros(M)
     slope, in_D, alpha = np.zeros((n, M)), np.zeros(n), np.zeros(n)
+    if not np.all(D > 0) or not np.all(np.isfinite(F)):
+        return -np.inf, slope, in_D, alpha
+    constant = 0.5 * n * np.log(2 * np.pi)
+    if n <= M:
+        # The matrix of rows is the smaller one, and keeps its digits where D is tiny.
+        part = np.ascontiguousarray(F)
+        C = np.dot(part, part.T) + np.diag(D)
+        try:
+            precision, factor = np.linalg.inv(C), np.linalg.cholesky(C)
+        except Exception:  # numba knows no narrower one
+            return -np.inf, slope, in_D, alpha
+        alpha = np.dot(precision, y)
+        in_D = 0.5 * (alpha**2 - np.diag(precision))
+        slope = alpha.reshape((-1, 1)) * np.dot(alpha, part) - np.dot(precision, part)
+        logp = -0.5 * np.dot(y, alpha) - np.log(np.diag(factor)).sum() - constant
+        return logp, slope, in_D, alpha
+    inner, right = np.eye(M), np.zeros(M)
     for start in range(0, n, ROWS):
         rows = slice(start, start + ROWS)
         part = np.ascontiguousarray(F[rows])
         weighed = part / D[rows].reshape((-1, 1))
         inner += np.dot(weighed.T, part)
         right += np.dot(weighed.T, y[rows])
-    if not np.all(np.isfinite(inner)) or not np.all(D > 0):
+    if not np.all(np.isfinite(inner)):
         return -np.inf, slope, in_D, alpha
     try:
         inverse, factor = np.linalg.inv(inner), np.linalg.cholesky(inner)
     except Exception:  # numba knows no narrower one
         return -np.inf, slope, in_D, alpha
     coefficients = np.dot(inverse, right)
+    coefficients += np.dot(inverse, right - np.dot(inner, coefficients))
     for start in range(0, n, ROWS):
         rows = slice(start, start + ROWS)
         part = np.ascontiguousarray(F[rows])
@@ -251,7 +268,10 @@ def low_rank_logp_and_slopes(
         in_D[rows] = 0.5 * (alpha[rows] ** 2 - precision)
         slope[rows] = alpha[rows].reshape((-1, 1)) * coefficients - gain
     half_logdet = np.log(np.diag(factor)).sum() + 0.5 * np.log(D).sum()
-    logp = -0.5 * np.sum(y * alpha) - half_logdet - 0.5 * n * np.log(2 * np.pi)
+    # The coefficients minimize this sum, so their round-off hardly changes it; that of y' alpha may
+    # be of any size where D is tiny.
+    squares = np.sum(alpha**2 * D) + np.sum(coefficients**2)
+    logp = -0.5 * squares - half_logdet - constant
     return logp, slope, in_D, alpha
 
 
