@@ -26,6 +26,7 @@ from bayes_gpx.draws.left_out_together import (
     read_groups,
     read_order,
 )
+from bayes_gpx.inference.laplace import smoothed
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.model.gp import plain_regression
 from bayes_gpx.numerics.threads import on_cores
@@ -338,16 +339,14 @@ def scores(
     elif order is not None:
         terms, later = densities_in_order(model, draws, order, start, **options)
         if not alone:
-            found = later.azstats.psislw(dim=["chain", "draw"])
-            weights = dict(zip(("log_weights", "pareto_k"), found, strict=True))
+            weights = _smoothed(later)
     else:
         terms = of_responses(model, draws, **options)
         if model.specification.weighted:
             counts = counted(model.training.row_data, model.training.n)
             terms = terms / counts
         if counts is not None and not alone:
-            found = ratios(model, draws, **options).azstats.psislw(dim=["chain", "draw"])
-            weights = dict(zip(("log_weights", "pareto_k"), found, strict=True))
+            weights = _smoothed(ratios(model, draws, **options))
     if alone:
         equal = xr.zeros_like(terms)
         weights = {"log_weights": equal, "pareto_k": equal.isel(chain=0, draw=0, drop=True)}
@@ -357,8 +356,23 @@ def scores(
             "log_likelihood": terms.to_dataset(name="y"),
         }
     )
-    found = arviz_stats.loo(tree, pointwise=True, **weights)
+    try:
+        found = arviz_stats.loo(tree, pointwise=True, **weights)
+    except ValueError:  # a tail of few draws, or of equal weights, as repeated draws leave
+        found = arviz_stats.loo(tree, pointwise=True, **_smoothed(terms))
     return found if counts is None else _weighed(found, averaged(terms), counts)
+
+
+def _smoothed(log_ratios: xr.DataArray) -> dict[str, xr.DataArray]:
+    """Log weights of draws for each point, and its Pareto k: infinite where there is no tail."""
+    (point,) = set(log_ratios.dims) - {"chain", "draw"}
+    stacked = log_ratios.transpose("chain", "draw", point)
+    each = [smoothed(column) for column in stacked.values.reshape((-1, stacked.sizes[point])).T]
+    log_weights, pareto_k = zip(*each, strict=True)
+    return {
+        "log_weights": stacked.copy(data=np.stack(log_weights, axis=1).reshape(stacked.shape)),
+        "pareto_k": stacked.isel(chain=0, draw=0, drop=True).copy(data=np.array(pareto_k)),
+    }
 
 
 def _weighed(

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import xarray as xr
 from arviz_stats import loo
-from arviz_stats.base import array_stats
 
 from bayes_gpx.aliases import Column, Draws
 from bayes_gpx.data.row_data import RowData, counted
@@ -18,6 +17,7 @@ from bayes_gpx.draws.left_out_together import LEAD, first_of_each, log_units, re
 from bayes_gpx.draws.naming import origin, recorded, under_one_name
 from bayes_gpx.draws.scales import mean_response, of_functions
 from bayes_gpx.explain.answered import documented
+from bayes_gpx.inference.laplace import smoothed
 from bayes_gpx.likelihoods.softmax_expectations import probabilities
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.system.warning import warn
@@ -260,7 +260,7 @@ def _weights(
         return _smoothed(posterior, terms)
     except ValueError:  # a tail of equal weights, as repeated draws may leave
         columns = terms.reshape((-1, terms.shape[-1])).T
-        log_weights, pareto_k = zip(*map(_smoothed_alone, columns), strict=True)
+        log_weights, pareto_k = zip(*map(smoothed, columns), strict=True)
         return _normalised(np.stack(log_weights, axis=1).reshape(terms.shape)), np.array(pareto_k)
 
 
@@ -270,14 +270,6 @@ def _smoothed(posterior: xr.Dataset, terms: np.ndarray) -> tuple[np.ndarray, np.
     found = loo(tree, pointwise=True)
     log_weights = found.log_weights.transpose(*LEAD, "obs").values
     return _normalised(log_weights), found.pareto_k.values.reshape(-1)
-
-
-def _smoothed_alone(terms: np.ndarray) -> tuple[np.ndarray, float]:
-    """Log weights (S,) of one row, and its Pareto k: infinite if there is no tail."""
-    try:
-        return array_stats.psislw(terms)
-    except ValueError:
-        return -terms, np.inf
 
 
 def _normalised(log_weights: np.ndarray) -> np.ndarray:

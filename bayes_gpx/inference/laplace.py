@@ -161,8 +161,8 @@ def _weighed(
         log_p = np.concatenate([log_p, _heights(density, new, progressbar)])
         log_q = np.logaddexp.reduce([_log_t(points, *one) for one in proposals])
         log_q -= np.log(len(proposals))
-        log_weights, khat = array_stats.psislw(log_q - np.maximum(log_p, log_p.max() - NEGLIGIBLE))
-        told = diagnosed(log_weights, float(khat), draws)
+        log_weights, khat = smoothed(log_q - np.maximum(log_p, log_p.max() - NEGLIGIBLE))
+        told = diagnosed(log_weights, khat, draws)
         if done >= ROUNDS[told["convergence"]]:
             break
         if done == ROUNDS[CONVERGED] and progressbar:
@@ -177,6 +177,19 @@ def _weighed(
         root = np.linalg.cholesky(covariance + LEAST_OWN * spread @ spread.T)
         proposals.append((mean, root))
     return points, log_p, log_q, log_weights, told
+
+
+def smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
+    """Pareto smoothed log weights (S,), in proportion to exp(-log_ratios), and Pareto k.
+
+    k is infinite for weights without a tail, as of few or repeated draws, or of draws that have the
+    highest weight together.
+    """
+    try:
+        log_weights, khat = array_stats.psislw(log_ratios)
+    except ValueError:
+        return -log_ratios - np.logaddexp.reduce(-log_ratios), np.inf
+    return log_weights, float(khat)
 
 
 def diagnosed(

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-from arviz_stats.base import array_stats
 
 from bayes_gpx.aliases import Column, Draws, Table
 from bayes_gpx.data.features import Frame
@@ -16,7 +15,7 @@ from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.inference.datatree import as_tree, name_method
 from bayes_gpx.inference.diagnostics import NOT_CONVERGED, ConvergenceWarning
-from bayes_gpx.inference.laplace import diagnosed, resampled
+from bayes_gpx.inference.laplace import diagnosed, resampled, smoothed
 from bayes_gpx.posteriors.base import OneDraw
 from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.system.warning import warn
@@ -147,13 +146,13 @@ def _weighed(
         at_training_rows(one, hyper, _evidence, progressbar=progressbar)[0][0].reshape(-1)
         for one in (model, other)
     )
-    log_weights, khat = array_stats.psislw(own - new)
+    log_weights, khat = smoothed(own - new)
     # A draw that earlier updates repeated counts once: many updates cannot hide few draws.
     flat = [v.reshape((len(hyper), -1)) for v in hyper.values.values()]
     _, which = np.unique(np.concatenate(flat, axis=1), axis=0, return_inverse=True)
     distinct = np.full(which.max() + 1, -np.inf)
     np.logaddexp.at(distinct, which, log_weights)
-    told = diagnosed(distinct, float(khat), len(hyper), "New rows have moved the posterior")
+    told = diagnosed(distinct, khat, len(hyper), "New rows have moved the posterior")
     if told["convergence"] == NOT_CONVERGED:
         text = f"{told['convergence_summary']} Fit the updated model: model.fit(...)."
         warn(text, ConvergenceWarning)

@@ -52,6 +52,21 @@ def test_scores_are_arviz_own(models, frame):
     az.plot_compare(frame, backend="none")
 
 
+@pytest.mark.parametrize("copies", [10, 40])
+def test_scores_of_few_and_of_repeated_draws(models, copies):
+    """Copies of one draw score as this draw does, and Pareto k says that they show no tail."""
+    some = {}
+    for name, (model, idata) in models.items():
+        one = idata["posterior"].to_dataset().isel(draw=np.zeros(copies, int))
+        tree = xr.DataTree.from_dict({"posterior": one.assign_coords(draw=np.arange(copies))})
+        tree.attrs.update(idata.attrs)
+        some[name] = model, tree
+    found = bx.compare(some)
+    alone = bx.compare({name: (m, idata.isel(draw=[0])) for name, (m, idata) in models.items()})
+    np.testing.assert_allclose(found["elpd"], alone.loc[found.index, "elpd"], rtol=1e-8)
+    assert np.isinf(found["khat"]).all()
+
+
 def test_the_number_of_cores_changes_no_score(models, frame):
     again = bx.compare(models, X_new=X_NEW, y_new=Y_NEW, cores=2)
     pd.testing.assert_frame_equal(again, frame)
