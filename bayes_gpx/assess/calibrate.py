@@ -279,8 +279,11 @@ def _as_tree(
     columns = "column", frame.columns
     if model.training.Z is not None:
         z = ("z_feature", model.training.Z.columns)
+    slopes = columns
+    if frame.levels and "derivative" in replicates.names:
+        slopes = "number", numbers_among(frame, None)
     for name, (dim, names) in {
-        "derivative": ("number", numbers_among(frame, None)) if frame.levels else columns,
+        "derivative": slopes,
         "attribution": x,
         "relevance": x,
         "weight": z,

@@ -103,8 +103,14 @@ class Replicates:
         """Linear quantities that the model has, of those that its method claims to know."""
         if self.method == "svgp":
             return ["f"]
-        weighs = self.model.training.Z is not None
-        return [name for name in LINEAR if weighs or name not in OF_WEIGHTS]
+        training, lacking = self.model.training, set[str]()
+        if training.Z is None:
+            lacking |= {*OF_WEIGHTS}
+        if self.model.specification.levels is not None:  # between which there is nothing
+            lacking |= {"derivative", "attribution"}
+        if set(training.X.sources) <= set(training.X.levels):
+            lacking.add("derivative")
+        return [name for name in LINEAR if name not in lacking]
 
     @property
     def sampled_latent(self) -> bool:

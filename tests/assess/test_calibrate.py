@@ -257,6 +257,17 @@ def test_survival_of_censored_durations_is_calibrated(tmp_path):
         bx.calibrate(model, runs=2, path=tmp_path / "runs", **changed)
 
 
+def test_models_without_slopes_are_calibrated_in_the_rest():
+    words = list("abcdefg")
+    between = pd.DataFrame(np.exp(-0.3 * abs(np.subtract.outer(range(N), range(N)))), words, words)
+    precomputed = bx.GP(words, y, kernel=bx.Precomputed(between))
+    levels = bx.GP(pd.DataFrame({"kind": pd.Categorical(list("uvwuvwu"))}), y)
+    options = {"runs": 1, "method": "laplace", "draws": 9, "seed": 1, "progressbar": False}
+    ranked = [set(bx.calibrate(one, **options)["prior_sbc"]) for one in (precomputed, levels)]
+    assert ranked[0] >= {"f", "y", "amplitude", "sigma"} and not ranked[0] & {"derivative"}
+    assert ranked[1] - ranked[0] == {"attribution", "lengthscale"}
+
+
 def test_refuses(gp):
     with pytest.raises(ValueError, match="does not support censored rows"):
         labels = bx.GP(X, y > np.median(y), likelihood="bernoulli")
