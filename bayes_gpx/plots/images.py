@@ -58,6 +58,9 @@ HATCHED, GRAY = np.arange(9) % 3 == 1, 0.7
 MOST_LABELS = 40
 """Most observations with a label each below a heatmap."""
 
+ACROSS = 58
+"""Letters of observations' labels that fit next to each other, beside the names of features."""
+
 BAR = 0.12
 """Height of a color bar below images, in inches."""
 
@@ -133,7 +136,7 @@ def plot_heatmap(
     names = shortened(mean["feature"].values)
     labels = [short(label) for label in mean["obs"].values] if m <= MOST_LABELS else []
     longest = max(map(len, labels), default=0)
-    upright = longest * m > 50
+    upright = longest * m > ACROSS - max(map(len, names))
     total_name = whole(name, dataset) if name == "attribution" else "f(x)"
     hatched = f"hatched: the {words['interval']} contains 0"
     uncertain = covers_zero(found["interval"])

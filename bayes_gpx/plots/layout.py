@@ -214,8 +214,12 @@ def color_bar(pc: PlotCollection, bar: Bar) -> None:
     targets = pc.viz["plot"].sel(bar.panel or {}).values.ravel()
     targets = [target for target in targets if target is not None]
     if pc.backend == "matplotlib":
-        mappable = ScalarMappable(*bar.scale)
-        drawn = figure.colorbar(mappable, ax=targets, label=bar.label, **bar.options)
+        mappable, letters = ScalarMappable(*bar.scale), LINE
+        if bar.options.get("location") != "bottom":
+            rows = 1 if bar.panel is None else targets[0].get_subplotspec().get_gridspec().nrows
+            letters = max(int(0.8 * figure.get_figheight() / rows / LETTER), SHORT)
+        label = "\n".join(wrap(bar.label or "", letters))
+        drawn = figure.colorbar(mappable, ax=targets, label=label, **bar.options)
         if ticks is None:
             drawn.locator = MaxNLocator(MOST_TICKS)
         else:

@@ -505,3 +505,19 @@ def test_short_names_differ_where_the_names_do():
     assert max(map(len, found)) <= 24 and found[3:] == ["age", "age"]
     assert [text[text.index("no. ") + 4 :][:2] for text in found[:3]] == ["1 ", "2 ", "12"]
     assert shortened(names[:1], 24) == [short(names[0], 24)]
+
+
+def test_labels_of_a_heatmap_do_not_touch_beside_long_names():
+    data = attributed(25)
+    names = [f"average of the monthly income no. {k} of all households" for k in range(4)]
+    data = data.assign_coords(feature=names)
+    data.attrs |= {"units": "rate at clinic A per 1000 inhabitants and year"}
+    figure = bx.plot_heatmap(data, backend="matplotlib").viz["figure"].item()
+    figure.canvas.draw()
+    panel, bar = figure.axes
+    boxes = [label.get_window_extent() for label in panel.get_xticklabels()]
+    assert len(boxes) == 25
+    for one, following in zip(boxes[:-1], boxes[1:], strict=True):
+        assert one.x1 < following.x0 + 2.0  # of the space around the digits
+    named = bar.yaxis.label.get_window_extent()
+    assert named.y0 >= 0.0 and named.y1 <= figure.bbox.y1
