@@ -61,6 +61,9 @@ MOST_LABELS = 40
 ACROSS = 58
 """Letters of observations' labels that fit next to each other, beside the names of features."""
 
+UPRIGHT = 0.6
+"""Upright labels for each of these letters."""
+
 BAR = 0.12
 """Height of a color bar below images, in inches."""
 
@@ -136,7 +139,10 @@ def plot_heatmap(
     names = shortened(mean["feature"].values)
     labels = [short(label) for label in mean["obs"].values] if m <= MOST_LABELS else []
     longest = max(map(len, labels), default=0)
-    upright = longest * m > ACROSS - max(map(len, names))
+    room = ACROSS - max(map(len, names))
+    upright = longest * m > room
+    every = -(-m // int(UPRIGHT * room)) if upright else 1
+    labels = [label if k % every == 0 else "" for k, label in enumerate(labels)]
     total_name = whole(name, dataset) if name == "attribution" else "f(x)"
     hatched = f"hatched: the {words['interval']} contains 0"
     uncertain = covers_zero(found["interval"])
