@@ -310,9 +310,13 @@ def test_noise_far_below_the_response(columns):
             alpha = precision * value
             squares = (value.T * alpha)[0] - mp.log(mp.det(precision)) + 8 * mp.log(2 * mp.pi)
             in_D = [float(alpha[i] ** 2 - precision[i, i]) / 2 for i in range(8)]
-        found, _, slope, _ = low_rank_logp_and_slopes(F, np.full(8, sd**2), y)
+            in_F = (alpha * (alpha.T * G) - precision * G).tolist()
+        found, in_design, slope, _ = low_rank_logp_and_slopes(F, np.full(8, sd**2), y)
+        share = 1e-4 if sd > 1e-6 else 1e-2
         np.testing.assert_allclose(found, float(-squares / 2), rtol=1e-4)
-        np.testing.assert_allclose(slope, in_D, rtol=1e-4 if sd > 1e-6 else 1e-2)
+        np.testing.assert_allclose(slope, in_D, rtol=share)
+        exact = np.array(in_F, float)
+        np.testing.assert_allclose(in_design, exact, atol=share * np.abs(exact).max())
 
 
 @pytest.mark.slow

@@ -253,19 +253,21 @@ def low_rank_logp_and_slopes(
     if not np.all(np.isfinite(inner)):
         return -np.inf, slope, in_D, alpha
     try:
-        inverse, factor = np.linalg.inv(inner), np.linalg.cholesky(inner)
+        factor = np.linalg.cholesky(inner)
+        whiten = np.linalg.inv(factor)
     except Exception:  # numba knows no narrower one
         return -np.inf, slope, in_D, alpha
-    coefficients = np.dot(inverse, right)
-    coefficients += np.dot(inverse, right - np.dot(inner, coefficients))
+    # Products with the factor's inverse keep the digits that those with its square would lose.
+    coefficients = np.dot(whiten.T, np.dot(whiten, right))
+    coefficients += np.dot(whiten.T, np.dot(whiten, right - np.dot(inner, coefficients)))
     for start in range(0, n, ROWS):
         rows = slice(start, start + ROWS)
         part = np.ascontiguousarray(F[rows])
-        gain = np.dot(part, inverse)
+        white = np.dot(part, whiten.T)
         alpha[rows] = (y[rows] - np.dot(part, coefficients)) / D[rows]
-        gain /= D[rows].reshape((-1, 1))
-        precision = (1.0 - (gain * part).sum(axis=1)) / D[rows]
+        precision = (1.0 - (white**2).sum(axis=1) / D[rows]) / D[rows]
         in_D[rows] = 0.5 * (alpha[rows] ** 2 - precision)
+        gain = np.dot(white, whiten) / D[rows].reshape((-1, 1))
         slope[rows] = alpha[rows].reshape((-1, 1)) * coefficients - gain
     half_logdet = np.log(np.diag(factor)).sum() + 0.5 * np.log(D).sum()
     # The coefficients minimize this sum, so their round-off hardly changes it; that of y' alpha may
