@@ -94,7 +94,7 @@ def test_a_classifier_says_what_its_model_says(classes, data):
         ("string[pyarrow]", ["no", "yes"]),
     ],
 )
-@pytest.mark.parametrize("coded", [False, True])
+@pytest.mark.parametrize("coded", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_labels_keep_the_type_that_they_came_in(dtype, labels, coded, data):
     X, _, f = data
     X = X.assign(kind=pd.Categorical(["a", "b"] * 20)) if coded else X

@@ -356,9 +356,9 @@ def test_partial_dependence_averages_over_draws(model):
 
 def test_partial_dependence_by_functions_agrees(model):
     exact = bx.partial_dependence(model, THETA, by=GROUPS, steps=3, **QUIET)
-    options = {"keep": "draws", "draws": 2000, "seed": 1, **QUIET}
+    options = {"keep": "draws", "draws": 500, "seed": 1, **QUIET}
     drawn = bx.partial_dependence(model, THETA, by=GROUPS, steps=3, **options)
-    error = 5 * exact["partial_dependence_sd"] / np.sqrt(2000)
+    error = 5 * exact["partial_dependence_sd"] / np.sqrt(500)
     assert (abs(exact["partial_dependence_mean"] - drawn["partial_dependence_mean"]) < error).all()
     assert drawn.attrs["moments"] == "of the functions"
     one = bx.partial_dependence(bx.GP(X, y, kernel="periodic"), PERIODIC, steps=3, **QUIET)

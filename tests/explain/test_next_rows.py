@@ -92,7 +92,12 @@ ASKED = {
 }
 
 
-@pytest.mark.parametrize("name", MODELS)
+LONG = ("HSGP", "waves", "groups with HSGP", "GPX with inducing points")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in MODELS]
+)
 def test_sd_after_new_rows_of_other_models(name):
     """By Z, in groups, with approximations, known noise and constraints.
 

@@ -33,7 +33,8 @@ THETA = {
 """With these y has four moments, and a density that the check's grid resolves."""
 
 
-SLOW = ("beta", "loglogistic", "weibull", "heteroscedastic_normal")
+SLOW = ("beta", "gamma", "lognormal", "loglogistic", "weibull", "heteroscedastic_normal")
+SLOW += ("zero_inflated_negative_binomial",)
 CASES = [
     pytest.param(n, k, marks=[pytest.mark.slow] if n in SLOW else [])
     for n, links in KNOWN.items()

@@ -265,7 +265,9 @@ def test_events_of_rows_with_numbers_of_their_own_are_refused():
         bx.GP(X, TIMES, noise_sd=np.full(40, 3.0)).of_event("survival", 1)
 
 
-@pytest.mark.parametrize("event", [("survival", AT), ("quantile", 0.9)])
+@pytest.mark.parametrize(
+    "event", [pytest.param(("survival", AT), marks=pytest.mark.slow), ("quantile", 0.9)]
+)
 def test_events_of_an_uncorrelated_output_are_those_of_a_model_of_it(event):
     """Whose noise is the last of its own; also for functions at many rows."""
     alone, theta = bx.GP(X, TIMES), KERNEL | {"sigma": 0.5}

@@ -423,15 +423,15 @@ def test_random_functions_have_the_posterior_s_moments(any_model):
 def test_a_quantile_is_explained_by_its_two_parts(model):
     """Attributions of m + z sd, from draws of both, are those of random functions."""
     z, rows = stats.norm.ppf(0.9), X[::5]
-    options = {"draws": 4000, "seed": 1, "progressbar": False}
+    options = {"draws": 1000, "seed": 1, "progressbar": False}
     parts = bx.attributions(model, THETA, rows, **options)["attribution"]
     ours = (parts.sel({"class": "mean"}) + z * parts.sel({"class": "sd"})).values[0, :, :, 0]
-    functions = bx.sample_functions(model, THETA, draws=4000, seed=2, progressbar=False)
+    functions = bx.sample_functions(model, THETA, draws=1000, seed=2, progressbar=False)
     f = functions.predictions(np.vstack([rows, [[X.mean()]]]))["f"].values[0]
     quantiles = f[..., 0] + z * np.exp(f[..., 1])
     expected = quantiles[:, :-1] - quantiles[:, -1:]  # one feature has all of the difference
     apart = ours.mean(axis=0) - expected.mean(axis=0)
-    assert (np.abs(apart) < 4.5 * expected.std(axis=0) * np.sqrt(2 / 4000)).all()
+    assert (np.abs(apart) < 4.5 * expected.std(axis=0) * np.sqrt(2 / 1000)).all()
     for p in (0.1, 0.5, 0.9):
         found, known = (np.quantile(v, p, axis=0) for v in (ours, expected))
         assert_allclose(found, known, atol=0.1 * expected.std(axis=0).max())

@@ -595,6 +595,11 @@ def test_bounds_of_counts_with_zeros_of_their_own():
     )
     assert_allclose(found[0], expected, rtol=1e-8)
     assert np.isfinite(found).all()
+
+
+@pytest.mark.slow
+def test_bounds_of_counts_by_pymc_far_from_the_zeros():
+    f = np.log(300.0)
     own = bx.likelihoods.custom(
         lambda f, exposure: pm.ZeroInflatedPoisson.dist(psi=0.7, mu=pm.math.exp(f)),
         mean=lambda f, exposure: 0.7 * pm.math.exp(f),

@@ -153,7 +153,9 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize(
+    "what", [pytest.param(n, marks=[pytest.mark.slow] * (k % 2)) for k, n in enumerate(CHANGES)]
+)
 def test_tampered_files_are_refused(what, tmp_path):
     assert load(tampered(CHANGES[what]), tmp_path) is None
 

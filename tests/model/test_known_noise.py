@@ -45,6 +45,7 @@ MODELS = {
     "weights, basis": ("GPX", {"approximation": bx.HSGP(4)}, {"sigma_w": 0.4}),
 }
 each_model = pytest.mark.parametrize("name", MODELS)
+LONG = ("basis, constraints", "fixed basis", "groups, basis", "weights, inducing")
 
 
 def both(name, sd=0.7, scale=True):
@@ -72,7 +73,9 @@ def agree(found, expected, rtol=1e-9):
             assert_allclose(found[variable], expected[variable], rtol=rtol, atol=1e-9)
 
 
-@each_model
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in LONG)) for n in MODELS]
+)
 def test_constant_noise_is_a_fixed_sigma(name):
     known, fixed, theta = both(name)
     assert "sigma" not in known.hyperparameters
@@ -242,7 +245,7 @@ def test_what_has_no_known_noise_is_refused():
     with pytest.raises(ValueError, match="noise_sd"):
         bx.GP(X, pd.DataFrame({"u": Y, "v": Y[::-1].to_numpy()}), noise_sd=SD)
     model = bx.GP(X, Y, noise_sd=SD)
-    with pytest.raises(ValueError, match="Relevance needs"):
+    with pytest.raises(ValueError, match="Relevance and projections need"):
         bx.relevance(model, KERNEL, **QUIET)
     with pytest.raises(ValueError, match="noise_sd has shape"):
         bx.predictions(model, KERNEL, X_NEW, noise_sd=[1.0], **QUIET)
