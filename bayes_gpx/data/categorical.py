@@ -24,7 +24,14 @@ def declared(series: Any) -> tuple[str, ...] | None:
     # The type ``pl.Categorical`` contains no levels, so the levels are those that occur.
     elif levels is None:
         levels = series.drop_nulls().unique().sort().to_list()
-    return tuple(as_text(level) for level in levels)
+    texts = tuple(as_text(level) for level in levels)
+    repeated = [text for k, text in enumerate(texts) if text in texts[:k]]
+    if repeated:
+        raise ValueError(
+            f"Column {series.name!r} has different levels that are all written {repeated[0]!r}. "
+            "Rename them, or convert the column by .astype(str).astype('category')."
+        )
+    return texts
 
 
 def as_text(label: Any) -> str:

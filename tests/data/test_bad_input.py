@@ -47,6 +47,10 @@ CASES = {
     "constant y": (lambda X, y: (X, np.full(len(y), 2.0)), "y is constant"),
     "nan in y": (lambda X, y: (X, y.where(y.index != 2)), r"y has 1 missing.*row .*2"),
     "no y": (lambda X, y: (X, None), r"y is None\. Pass a value for each row of X"),
+    "levels that are written alike": (
+        lambda X, y: (X.assign(kind=pd.Categorical([1, "1"] * (len(X) // 2), [1, "1"])), y),
+        "Column 'kind' has different levels that are all written '1'",
+    ),
     "true or false": (lambda X, y: (X, y > 2.0), "True or False. Pass likelihood='bernoulli'"),
     "true or false as objects": (
         lambda X, y: (X, (y > 2.0).astype(object)),
