@@ -163,7 +163,7 @@ def plot_predictions(
         vertical += f" [{short(units_of_result(dataset))}]"
     elif name == "probability" and not cols:
         vertical = f"probability of {short(labels[0])}"
-    horizontal = f"predicted {what if number else vertical}"
+    horizontal = f"predicted {what.removeprefix('expected ') if number else vertical}"
     texts: dict[str, Any] = {"x": horizontal if value is None else with_unit(value), "y": vertical}
     if cols:
         texts["title"] = lambda da: short(da["class"])
