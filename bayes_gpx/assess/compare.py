@@ -358,7 +358,10 @@ def scores(
     )
     try:
         found = arviz_stats.loo(tree, pointwise=True, **weights)
-    except ValueError:  # a tail of few draws, or of equal weights, as repeated draws leave
+    except (
+        ValueError,
+        IndexError,
+    ):  # a tail of few draws, or of equal weights, as repeated draws leave
         found = arviz_stats.loo(tree, pointwise=True, **_smoothed(terms))
     return found if counts is None else _weighed(found, averaged(terms), counts)
 

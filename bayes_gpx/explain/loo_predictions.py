@@ -258,7 +258,10 @@ def _weights(
     posterior = xr.Dataset(inferred, coords)
     try:
         return _smoothed(posterior, terms)
-    except ValueError:  # a tail of equal weights, as repeated draws may leave
+    except (
+        ValueError,
+        IndexError,
+    ):  # a tail of few draws, or of equal weights, as repeated draws may leave
         columns = terms.reshape((-1, terms.shape[-1])).T
         log_weights, pareto_k = zip(*map(smoothed, columns), strict=True)
         return _normalised(np.stack(log_weights, axis=1).reshape(terms.shape)), np.array(pareto_k)

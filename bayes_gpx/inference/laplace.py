@@ -187,7 +187,7 @@ def smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
     """
     try:
         log_weights, khat = array_stats.psislw(log_ratios)
-    except ValueError:
+    except (ValueError, IndexError):
         return -log_ratios - np.logaddexp.reduce(-log_ratios), np.inf
     return log_weights, float(khat)
 

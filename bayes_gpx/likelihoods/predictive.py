@@ -81,12 +81,13 @@ class Counted:
 
     def divergence(self, here: Predictive, there: Predictive) -> np.ndarray:
         """Kullback-Leibler divergence from one to another of the same excess, (m,)."""
-        mu, q = here.means[0].value, here.excess
-        move = there.means[0].value - mu
-        apart = mu * _above_log(move / mu)
+        mu, other, q = here.means[0].value, there.means[0].value, here.excess
+        move, spread = other - mu, 1.0 + q * mu
         if q == 0.0:
-            return apart
-        return apart - (1.0 + q * mu) / q * _above_log(q * move / (1.0 + q * mu))
+            return mu * _above_log(move / mu)
+        # Terms of the size of the divergence, however large the means are.
+        apart = move / spread * (move / other) - mu * _above_log(-move / (other * spread))
+        return apart - _above_log(q * move / spread) / q
 
 
 class Inflated:
@@ -110,10 +111,15 @@ class Inflated:
         rates = [found.means[0].value / share for found in (here, there)]
         others = [Predictive((Jet(rate),), None, q) for rate in rates]
         own, moved = (_log_zeros(rate, q) for rate in rates)
-        zeros, all_zeros = np.exp(own), inflation + share * np.exp(own)
-        rise = share * zeros * np.expm1(moved - own) / all_zeros
-        positive = Counted().divergence(*others) - zeros * (own - moved)
-        return share * positive - all_zeros * np.log1p(rise)
+        zeros, gap = np.exp(own), moved - own
+        all_zeros, there_zeros = (inflation + share * np.exp(v) for v in (own, moved))
+        apart = share * (Counted().divergence(*others) + zeros * gap)
+        if inflation == 0.0:
+            return apart - zeros * gap
+        rise = -share * np.sign(gap) * np.exp(np.maximum(own, moved)) * np.expm1(-np.abs(gap))
+        near = np.log1p(np.maximum(rise / all_zeros, -0.5))
+        fallen = there_zeros < 0.5 * all_zeros
+        return apart - all_zeros * np.where(fallen, np.log(there_zeros / all_zeros), near)
 
 
 def _log_zeros(rate: np.ndarray, q: float) -> np.ndarray:

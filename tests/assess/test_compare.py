@@ -52,7 +52,7 @@ def test_scores_are_arviz_own(models, frame):
     az.plot_compare(frame, backend="none")
 
 
-@pytest.mark.parametrize("copies", [10, 40])
+@pytest.mark.parametrize("copies", [3, 10, 40])
 def test_scores_of_few_and_of_repeated_draws(models, copies):
     """Copies of one draw score as this draw does, and Pareto k says that they show no tail."""
     some = {}

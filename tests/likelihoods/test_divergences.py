@@ -186,6 +186,32 @@ def test_divergences_near_and_far(name, link, far):
             assert_allclose(near, float(divergence(name, *exact)), rtol=rtol)
 
 
+@pytest.mark.parametrize(
+    ("name", "inflation"),
+    [("negative_binomial", 0.0), ("zero_inflated_poisson", 0.0), ("zero_inflated_poisson", 0.3)],
+)
+@pytest.mark.parametrize("logs", [(2.0, 8.0), (8.0, 2.0), (8.0, 7.0), (36.0, 35.5)])
+def test_divergences_of_large_counts(name, inflation, logs):
+    """Where zeros have underflown, and where means have more digits than the divergence."""
+    excess = np.array([0.0, inflation]) if name.startswith("zero") else 1 / 1.8
+    here, there = (Predictive((Jet(np.exp([v])),), None, excess) for v in logs)
+    found = named(name).divergence(here, there)[0]
+    with mp.workdps(60):
+        mu, other = (mp.mpf(np.exp(v)) for v in logs)
+        if name == "negative_binomial":
+            a = mp.mpf(1.8)
+            apart = mu * mp.log(mu / other) + (mu + a) * mp.log((a + other) / (a + mu))
+        else:
+            share = 1 - mp.mpf(inflation)
+            rates = mu / share, other / share
+            zeros = [inflation + share * mp.exp(-rate) for rate in rates]
+            p = mp.exp(-rates[0])
+            of_others = rates[0] * mp.log(mu / other) - rates[0] + rates[1]
+            apart = share * (of_others - p * (rates[1] - rates[0]))
+            apart += zeros[0] * mp.log(zeros[0] / zeros[1])
+        assert_allclose(found, float(apart), rtol=1e-9)
+
+
 def test_probabilities_of_several_labels():
     """For C labels, from jets of their probabilities; with two, what a Bernoulli has."""
     categorical = named("categorical")
