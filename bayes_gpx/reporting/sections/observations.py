@@ -110,7 +110,7 @@ def _sentences(findings: Findings, found: xr.Dataset) -> Iterator[str]:
         (low, high), one = ends[i], found.isel(feature=i)
         unsure = ", sign uncertain" if low <= 0 <= high else ""
         filled = " (missing, so filled in)" if str(one["feature"].item()) in imputed else ""
-        yield f"{_moved(findings, one)}{filled}: {change(mean[i], low, high)}{unsure}."
+        yield f"{_moved(findings, one, filled)}: {change(mean[i], low, high)}{unsure}."
     if len(order) > MOST_FEATURES:
         rest = order[MOST_FEATURES:]
         low, high = interval_of_sum(found, name, rest, findings.prob).values
@@ -120,14 +120,14 @@ def _sentences(findings: Findings, found: xr.Dataset) -> Iterator[str]:
         yield f"{others}: {change(mean[rest].sum(), low, high)}."
 
 
-def _moved(findings: Findings, found: xr.Dataset) -> str:
-    """The value of one feature, and the value that it is compared with."""
+def _moved(findings: Findings, found: xr.Dataset, note: str) -> str:
+    """The value of one feature, with a note, and the value that it is compared with."""
     feature = str(found["feature"].item())
     levels = findings.frame.levels.get(feature)
     against = found["center"] if "center" in found else found.get("baseline")
     value = number(found["value"].item())
     if levels and against is None:
-        return f"{feature} is {found['level'].item()}"
+        return f"{feature} is {found['level'].item()}{note}"
     if feature == INTERCEPT:
         return "The intercept, the level of the response at this place"
     start = float(np.mean(cast(xr.DataArray, against).values))
@@ -137,8 +137,8 @@ def _moved(findings: Findings, found: xr.Dataset) -> str:
         before = levels[int(start)] if np.isfinite(start) else before
     if value == before:
         where = "on average" if findings.by_place else "in the baseline"
-        return f"{feature} is {value}{_unit(findings, feature)}, as {where}"
-    return f"{feature} is {value} rather than {before}{_unit(findings, feature)}"
+        return f"{feature} is {value}{_unit(findings, feature)}{note}, as {where}"
+    return f"{feature} is {value}{note} rather than {before}{_unit(findings, feature)}"
 
 
 def _mixture(findings: Findings, feature: str, start: float) -> str:
