@@ -18,6 +18,9 @@ from bayes_gpx.numerics.gaussian_expectations import falling_side
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import softplus
 
+LOGIT = Logit()
+"""The link, one object: compiled functions are kept by it."""
+
 WIDEST = 200.0
 """Log odds of both signs beyond which a tail is constant: its slopes are not finite from 270 on."""
 
@@ -66,7 +69,7 @@ class Beta(Proportioned, Derived):
 
         The exact distribution has more variance.
         """
-        both = both_probabilities(Logit(), mean, variance)
+        both = both_probabilities(LOGIT, mean, variance)
         return Predictive(both[::-1], None, theta["precision"])
 
     def log_tails(

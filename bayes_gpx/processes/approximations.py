@@ -174,6 +174,9 @@ class Inducing(Approximation):
     82%; intervals of a new y contain it in 94%. Increase the number of points until the results no
     longer change.
 
+    The values at the points have a variance of 1e-10 of the prior's added, for their factor. Noise
+    with an sd of less than 1e-4 of the amplitude is therefore taken as larger; use the exact model.
+
     References
     ----------
     .. [1] Titsias, "Variational learning of inducing variables in sparse Gaussian processes"

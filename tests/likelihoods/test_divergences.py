@@ -13,7 +13,7 @@ from scipy import special, stats
 
 import bayes_gpx as bx
 from bayes_gpx.explain.sensitivities import change
-from bayes_gpx.likelihoods import named
+from bayes_gpx.likelihoods import classification, named
 from bayes_gpx.likelihoods.predictive import Predictive
 from bayes_gpx.numerics.jets import Jet
 
@@ -184,6 +184,16 @@ def test_divergences_near_and_far(name, link, far):
                 for m, v in zip(*(jet.value for jet in arrays), strict=True)
             ]
             assert_allclose(near, float(divergence(name, *exact)), rtol=rtol)
+
+
+def test_predictive_distributions_of_draws_share_their_functions():
+    likelihood, draws = named("beta"), [THETA, THETA | {"precision": 9.0}]
+    for theta in draws:
+        likelihood.predictive(jet(mean), jet(variance), theta)
+    made = classification.expected.cache_info().misses
+    for theta in draws:
+        likelihood.predictive(jet(mean), jet(variance), theta)
+    assert classification.expected.cache_info().misses == made
 
 
 @pytest.mark.parametrize(
