@@ -199,17 +199,21 @@ def diagnosed(
     far: str = "The posterior is far from its Laplace approximation",
 ) -> dict[str, Any]:
     """Attributes of a fit that say whether proposals weighted so represent the posterior."""
-    largest, fewest = min(1.0 - 1.0 / np.log10(len(log_weights)), 0.7), min(FEWEST_EFFECTIVE, draws)
-    effective = np.exp(-np.logaddexp.reduce(2.0 * log_weights))
-    if khat > largest or effective < fewest * BAD_EFFECTIVE / FEWEST_EFFECTIVE:
+    heavy, tail = False, "the tail of the weights is too short for a Pareto k"
+    if np.isfinite(khat):
+        largest = min(1.0 - 1.0 / np.log10(len(log_weights)), 0.7)
+        heavy = khat > largest
+        tail = f"Pareto k of the weights is {khat:.2f} (want at most {largest:.2f})"
+    fewest, effective = min(FEWEST_EFFECTIVE, draws), np.exp(-np.logaddexp.reduce(2 * log_weights))
+    if heavy or effective < fewest * BAD_EFFECTIVE / FEWEST_EFFECTIVE:
         state, said = NOT_CONVERGED, far
-    elif effective < fewest:
+    elif effective < fewest * (1.0 - 1e-9):  # equal weights, to round-off
         state, said = BORDERLINE, "Borderline, which is good enough to explore"
     else:
         state, said = CONVERGED, "Converged"
     summary = (
-        f"{said}: Pareto k of the weights is {khat:.2f} (want at most {largest:.2f}), and together "
-        f"they are worth {effective:.0f} draws (want at least {fewest})."
+        f"{said}: {tail}, and together they are worth {effective:.0f} draws (want at least "
+        f"{fewest})."
     )
     return {"khat": khat, "convergence": state, "convergence_summary": summary}
 

@@ -151,7 +151,7 @@ def _above_tangent(a: np.ndarray, moved: np.ndarray) -> np.ndarray:
         * (polygamma(2, a) / 6.0 + move * (polygamma(3, a) + move * polygamma(4, a) / 5) / 24)
     )
     far = gammaln(moved) - gammaln(a) - move * digamma(a)
-    return np.where(np.abs(move) < NEAR * np.minimum(a, 1.0), near, far)
+    return np.where(np.abs(move) < NEAR * a, near, far)
 
 
 def _shapes(found: Predictive) -> tuple[np.ndarray, np.ndarray]:

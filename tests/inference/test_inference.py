@@ -725,3 +725,17 @@ def test_starts_run_in_other_processes(regression):
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as executor:
         found = model.fit("map", executor=executor, progressbar=False)
     xr.testing.assert_allclose(found["posterior"].to_dataset(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("count", [3, 20, 200])
+def test_equal_weights_are_converged_however_few(count):
+    """Their tail tells nothing, and together they are worth as many draws as there are."""
+    log_weights, khat = laplace.smoothed(np.zeros(count))
+    assert_allclose(np.exp(log_weights), 1.0 / count)
+    told = laplace.diagnosed(log_weights, khat, count)
+    assert told["convergence"] == "converged"
+    assert f"worth {count} draws" in told["convergence_summary"]
+    one = np.append(0.0, np.full(count, 800.0))  # one of them has all of the weight
+    told = laplace.diagnosed(*laplace.smoothed(one), count)
+    assert told["convergence"] == ("not converged" if count > 3 else "borderline")
+    assert "worth 1 draws" in told["convergence_summary"]

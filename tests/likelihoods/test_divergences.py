@@ -186,6 +186,22 @@ def test_divergences_near_and_far(name, link, far):
             assert_allclose(near, float(divergence(name, *exact)), rtol=rtol)
 
 
+@pytest.mark.parametrize(("precision", "move"), [(1e6, 4e-9), (1e8, 1e-8), (1e8, 1e-3)])
+def test_divergences_of_nearly_equal_proportions(precision, move):
+    pair = [
+        Predictive((Jet(np.array([m])), Jet(np.array([1 - m]))), None, precision)
+        for m in (0.5, 0.5 + move)
+    ]
+    found = named("beta").divergence(*pair)[0]
+    with mp.workdps(60):
+        (a, b), (c, d) = (
+            [mp.mpf(precision) * mp.mpf(jet.value[0]) for jet in one.means] for one in pair
+        )
+        apart = mp.loggamma(c) - mp.loggamma(a) + mp.loggamma(d) - mp.loggamma(b)
+        apart -= (c - a) * mp.digamma(a) + (d - b) * mp.digamma(b)
+    assert_allclose(found, float(apart), rtol=1e-6)
+
+
 def test_predictive_distributions_of_draws_share_their_functions():
     likelihood, draws = named("beta"), [THETA, THETA | {"precision": 9.0}]
     for theta in draws:
