@@ -26,7 +26,7 @@ from bayes_gpx.draws.left_out_together import (
     read_groups,
     read_order,
 )
-from bayes_gpx.inference.laplace import smoothed
+from bayes_gpx.inference.laplace import smoothed_of_points
 from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.model.gp import plain_regression
 from bayes_gpx.numerics.threads import on_cores
@@ -370,11 +370,11 @@ def _smoothed(log_ratios: xr.DataArray) -> dict[str, xr.DataArray]:
     """Log weights of draws for each point, and its Pareto k: infinite where there is no tail."""
     (point,) = set(log_ratios.dims) - {"chain", "draw"}
     stacked = log_ratios.transpose("chain", "draw", point)
-    each = [smoothed(column) for column in stacked.values.reshape((-1, stacked.sizes[point])).T]
-    log_weights, pareto_k = zip(*each, strict=True)
+    columns = stacked.values.reshape((-1, stacked.sizes[point]))
+    log_weights, pareto_k = smoothed_of_points(columns)
     return {
-        "log_weights": stacked.copy(data=np.stack(log_weights, axis=1).reshape(stacked.shape)),
-        "pareto_k": stacked.isel(chain=0, draw=0, drop=True).copy(data=np.array(pareto_k)),
+        "log_weights": stacked.copy(data=log_weights.reshape(stacked.shape)),
+        "pareto_k": stacked.isel(chain=0, draw=0, drop=True).copy(data=pareto_k),
     }
 
 

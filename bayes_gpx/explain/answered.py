@@ -136,7 +136,7 @@ def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
             return function(*args, **kwargs)
         if at is None and event:
             raise ValueError(f"of is {of!r}, but at is missing. Pass a value of y, or several.")
-        model, *rest = args or (given.pop("model"),)
+        model, *rest = args or (given.pop("model", None),)
         refuse_swapped(cast(Any, model), cast(Any, rest[0] if rest else given.get("idata")))
         ask = cast(Any, function)
         if not event:

@@ -17,7 +17,7 @@ from bayes_gpx.draws.left_out_together import LEAD, first_of_each, log_units, re
 from bayes_gpx.draws.naming import origin, recorded, under_one_name
 from bayes_gpx.draws.scales import mean_response, of_functions
 from bayes_gpx.explain.answered import documented
-from bayes_gpx.inference.laplace import smoothed
+from bayes_gpx.inference.laplace import smoothed_of_points
 from bayes_gpx.likelihoods.softmax_expectations import probabilities
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.system.warning import warn
@@ -258,13 +258,9 @@ def _weights(
     posterior = xr.Dataset(inferred, coords)
     try:
         return _smoothed(posterior, terms)
-    except (
-        ValueError,
-        IndexError,
-    ):  # a tail of few draws, or of equal weights, as repeated draws may leave
-        columns = terms.reshape((-1, terms.shape[-1])).T
-        log_weights, pareto_k = zip(*map(smoothed, columns), strict=True)
-        return _normalised(np.stack(log_weights, axis=1).reshape(terms.shape)), np.array(pareto_k)
+    except ValueError:  # a tail of equal weights, as repeated draws may leave
+        log_weights, pareto_k = smoothed_of_points(terms.reshape((-1, terms.shape[-1])))
+        return log_weights.reshape(terms.shape), pareto_k
 
 
 def _smoothed(posterior: xr.Dataset, terms: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

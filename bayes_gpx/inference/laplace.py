@@ -192,6 +192,12 @@ def smoothed(log_ratios: np.ndarray) -> tuple[np.ndarray, float]:
     return log_weights, float(khat)
 
 
+def smoothed_of_points(log_ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """As `smoothed`, of each column of ratios (S, n): log weights (S, n), and Pareto k (n,)."""
+    log_weights, pareto_k = zip(*map(smoothed, log_ratios.T), strict=True)
+    return np.stack(log_weights, axis=1), np.array(pareto_k)
+
+
 def diagnosed(
     log_weights: np.ndarray,
     khat: float,

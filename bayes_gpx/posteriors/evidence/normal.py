@@ -227,7 +227,7 @@ def low_rank_logp_and_slopes(
     """
     n, M = F.shape
     slope, in_D, alpha = np.zeros((n, M)), np.zeros(n), np.zeros(n)
-    if not np.all(D > 0) or not np.all(np.isfinite(F)):
+    if not np.all((D > 0) & np.isfinite(D)) or not np.all(np.isfinite(F)):
         return -np.inf, slope, in_D, alpha
     constant = 0.5 * n * np.log(2 * np.pi)
     if n <= M:
