@@ -358,10 +358,7 @@ def scores(
     )
     try:
         found = arviz_stats.loo(tree, pointwise=True, **weights)
-    except (
-        ValueError,
-        IndexError,
-    ):  # a tail of few draws, or of equal weights, as repeated draws leave
+    except (ValueError, IndexError):  # few draws, or repeated ones, have no tail
         found = arviz_stats.loo(tree, pointwise=True, **_smoothed(terms))
     return found if counts is None else _weighed(found, averaged(terms), counts)
 
