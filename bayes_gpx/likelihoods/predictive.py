@@ -114,8 +114,6 @@ class Inflated:
         zeros, gap = np.exp(own), moved - own
         all_zeros, there_zeros = (inflation + share * np.exp(v) for v in (own, moved))
         apart = share * (Counted().divergence(*others) + zeros * gap)
-        if inflation == 0.0:
-            return apart - zeros * gap
         rise = -share * np.sign(gap) * np.exp(np.maximum(own, moved)) * np.expm1(-np.abs(gap))
         near = np.log1p(np.maximum(rise / all_zeros, -0.5))
         fallen = there_zeros < 0.5 * all_zeros
