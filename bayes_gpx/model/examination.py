@@ -55,9 +55,7 @@ OVERDISPERSED = 1.5
 narrow."""
 
 ROUGH = 0.2
-"""Share of the variance of f that other rows leave, above which f may follow noise. It was at most
-0.13 in simulated Poisson counts of smooth functions, and at least 0.2 in overdispersed ones of 20
-and more."""
+"""Share of the variance of f that other rows do not explain, above which f may follow noise."""
 
 MOST_ROWS, MOST_NORMAL = 2000, 20_000
 """Most rows for leave-one-out predictions in an examination, of counts and of other responses."""
@@ -415,9 +413,8 @@ def _dispersion(model: Any, idata: xr.DataTree) -> Iterator[str]:
     rate, mean, spread = (values.ravel() for values in found)
     squared = (data.y - rate) ** 2
     ratio = float(np.mean(squared / rate))
-    # Large counts vary by more than their rates where other rows leave these uncertain. What they
-    # leave to a function as rough as noise may be noise: it takes up all that is beyond the Poisson
-    # distribution.
+    # Large counts vary by more than their rates if the other rows leave these uncertain. A function
+    # as rough as noise takes up all variation beyond the Poisson distribution, which may be noise.
     narrow = np.mean(squared / (rate + rate**2 * np.expm1(spread))) > OVERDISPERSED
     rough = spread.mean() > ROUGH * (spread.mean() + mean.var())
     if ratio > OVERDISPERSED and (narrow or rough):

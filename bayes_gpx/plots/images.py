@@ -59,10 +59,10 @@ MOST_LABELS = 40
 """Most observations with a label each below a heatmap."""
 
 ACROSS = 58
-"""Letters of observations' labels that fit next to each other, beside the names of features."""
+"""Letters of labels that fit below a heatmap, including those of its longest feature name."""
 
 UPRIGHT = 0.6
-"""Upright labels for each of these letters."""
+"""How many upright labels fit into the width of one of these letters."""
 
 BAR = 0.12
 """Height of a color bar below images, in inches."""

@@ -174,8 +174,9 @@ class Inducing(Approximation):
     82%; intervals of a new y contain it in 94%. Increase the number of points until the results no
     longer change.
 
-    The values at the points have a variance of 1e-10 of the prior's added, for their factor. Noise
-    with an sd of less than 1e-4 of the amplitude is therefore taken as larger; use the exact model.
+    A share of 1e-10 is added to the prior variance of the values at the points, for a stable
+    factor. If the noise may be less than 1e-4 of the amplitude, use the exact model: with points at
+    all rows the density and the sds differ from its own.
 
     References
     ----------
