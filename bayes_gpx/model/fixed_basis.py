@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,10 @@ from bayes_gpx.processes.operators import evaluate
 
 BLOCK = 2**11
 """Rows in a block of the design, small enough for the processor's cache."""
+
+LITTLE, SEEN = 1e-4, 1e-10
+"""Where the functions leave a smaller share of y'y, sums of residuals are taken in another pass.
+Combinations of functions that are smaller than the second share of the largest are left out."""
 
 
 def fixed_design(
@@ -51,13 +55,24 @@ def sums_over_rows(design: list[Tensor], training: TrainingData) -> dict[str, np
     """Sums of a `fixed_design` over all training rows, on the model's scale, by names of `Sums`."""
     of = SumsOf(design)
     of.compile()
-    total = training.sums(of, _added, again=False)
+    gram, cross, square, n = training.sums(of, _added, again=False)
+    start = best = np.zeros(len(gram))
+    if np.isfinite(gram).all():
+        best = np.linalg.lstsq(gram, cross, rcond=SEEN)[0]
+    if square - best @ cross < LITTLE * square:
+        start = best
+        _, cross, square, _ = training.sums(partial(of, start=start), _added, again=False)
+    total = Sums(gram, cross, square, n, start)
     return {name: np.asarray(value, "float64") for name, value in total._asdict().items()}
 
 
 @dataclass(frozen=True, eq=False)
 class SumsOf:
-    """Function from scaled rows to their `Sums` by a `fixed_design`, for any thread or process."""
+    """Function from scaled rows to their part of `Sums`, for any thread or process.
+
+    The sums are G'G, G'r, r'r and the number of rows, where r is y less the `fixed_design` G times
+    `start`.
+    """
 
     design: list
 
@@ -74,22 +89,24 @@ class SumsOf:
         """Compile now: threads would wait for a caller that holds `LOCK` and waits for them."""
         self._functions  # noqa: B018
 
-    def __call__(self, rows: Mapping[str, np.ndarray]) -> Sums:
+    def __call__(self, rows: Mapping[str, np.ndarray], start: np.ndarray | None = None) -> list:
         """Add up blocks of rows, in their order."""
         starts = range(0, len(rows["y"]), BLOCK)
         blocks = ({n: v[k : k + BLOCK] for n, v in rows.items()} for k in starts)
-        return reduce(_added, map(self._of_block, blocks))
+        return reduce(_added, (self._of_block(block, start) for block in blocks))
 
-    def _of_block(self, rows: Mapping[str, np.ndarray]) -> Sums:
-        y = rows["y"]
+    def _of_block(self, rows: Mapping[str, np.ndarray], start: np.ndarray | None) -> list:
+        r = rows["y"]
         with self._functions.taken() as function:
             G = function(rows["X"], rows.get("Z", np.empty((0, 0)))).copy()
-        return Sums(np.dot(G.T, G), np.dot(G.T, y), np.dot(y, y), float(len(y)))
+        if start is not None:
+            r = r - np.dot(G, start)
+        return [np.dot(G.T, G), np.dot(G.T, r), np.dot(r, r), float(len(r))]
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the compiled function, which is compiled anew where it is needed."""
         return {"design": self.design}
 
 
-def _added(one: Sums, other: Sums) -> Sums:
-    return Sums(*(a + b for a, b in zip(one, other, strict=True)))
+def _added(one: list, other: list) -> list:
+    return [a + b for a, b in zip(one, other, strict=True)]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 DIMS = {
     "sum_gram": ("function", "function_bis"),
     "sum_cross": ("function",),
+    "sum_start": ("function",),
     "inducing_U": ("inducing", "feature"),
     "inducing_U_Z": ("inducing", "z_feature"),
     "found_key": ("found",),

@@ -194,8 +194,9 @@ def _sums_evidence(op: Any, node: Apply, **kwargs: Any) -> Form:
         cross: np.ndarray,
         square: np.ndarray,
         n: np.ndarray,
+        start: np.ndarray,
     ) -> Any:
-        given = scales, variance.item(), gram, cross, square.item(), n.item()
+        given = scales, variance.item(), gram, cross, square.item(), n.item(), start
         logp, in_scales, in_variance = compiled(*given)
         return np.asarray(logp), in_scales, np.asarray(in_variance)
 

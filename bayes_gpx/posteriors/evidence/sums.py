@@ -1,7 +1,9 @@
 """The log density of y from sufficient statistics: Gaussian likelihood, fixed basis functions.
 
 y is N(0, G S^2 G' + v I), with a design G (n, M) independent of hyperparameters and a diagonal S.
-The density then needs only G'G, G'y and y'y, and costs O(M^3) for any n.
+The density then needs only G'G, G'y and y'y, and costs O(M^3) for any n. Where y is nearly a
+combination of G's columns, the difference of y'y and what is explained has few digits; it is then
+taken of the residuals r = y - G b of some coefficients b.
 
 References
 ----------
@@ -28,9 +30,10 @@ class Sums(NamedTuple):
     """Sums over rows of a design G (n, M) and a response y (n,)."""
 
     gram: TensorLike  # (M, M), G'G
-    cross: TensorLike  # (M,), G'y
-    square: TensorLike  # y'y
+    cross: TensorLike  # (M,), G'r
+    square: TensorLike  # r'r
     n: TensorLike  # number of rows, a float
+    start: TensorLike  # (M,), b
 
 
 def sums_logp_and_slopes(
@@ -40,6 +43,7 @@ def sums_logp_and_slopes(
     cross: np.ndarray,
     square: float,
     n: float,
+    start: np.ndarray,
 ) -> tuple[float, np.ndarray, float]:
     """Return log p(y) with its derivatives in `scales` (M,) and `variance` ().
 
@@ -50,21 +54,27 @@ def sums_logp_and_slopes(
     if not there:
         return -np.inf, np.zeros(len(scales)), 0.0
     diagonal = np.diag(upper).copy()
-    coefficients = solve(upper, weigh * cross / np.sqrt(variance))
-    fitted = np.sum(coefficients * scales * cross)
-    logp = -0.5 * (n * np.log(2 * np.pi * variance) + (square - fitted) / variance)
-    logp -= np.log(diagonal).sum()
+    # Steps from b, the second of which removes the round-off of the first. Nothing is subtracted
+    # from y'y: the coefficients minimize `squares`, which their own round-off hardly changes.
+    coefficients, pull = np.zeros(len(scales)), cross + np.dot(gram, start)
+    for _ in range(2):
+        step = weigh * pull / np.sqrt(variance) - coefficients
+        coefficients = coefficients + solve(upper, step)
+        apart = start - scales * coefficients
+        beyond = np.dot(gram, apart)
+        pull = cross + beyond
+    residual = square + 2.0 * np.sum(apart * cross) + np.sum(apart * beyond)
+    squares = residual / variance + np.sum(coefficients**2)
+    logp = -0.5 * (n * np.log(2 * np.pi * variance) + squares) - np.log(diagonal).sum()
     precision, left = inverse(upper)
-    known = scales * coefficients
-    weighed = precision + coefficients.reshape((-1, 1)) * coefficients
-    in_scales = (coefficients * cross - np.dot(weighed * gram, scales)) / variance
-    used = len(scales) - left.sum() + np.sum(known * np.dot(gram, known)) / variance
-    in_variance = 0.5 * ((square / variance - n) + used - 2.0 * fitted / variance) / variance
+    in_scales = (coefficients * pull - np.dot(precision * gram, scales)) / variance
+    used = len(scales) - left.sum()
+    in_variance = 0.5 * (residual / variance - n + used) / variance
     return logp, in_scales, in_variance
 
 
 class SumsEvidence(Op):
-    """(scales, variance, gram, cross, square, n) -> log p(y), its slopes in the first two.
+    """(scales, variance, *`Sums`) -> log p(y), its slopes in the first two.
 
     If there is no factor the log density is -inf and the slopes are zero. Only the first output is
     differentiable, in scales and variance.

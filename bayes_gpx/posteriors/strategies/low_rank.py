@@ -129,10 +129,16 @@ class FixedBasis(LowRankNormal):
     def condition(self, given: Conditioning) -> Found:
         scales, sigma = cast(BasisProcess, given.process).parted()[1], given.theta["sigma"]
         sums = cast(Sums, given.sums)
-        weigh = scales / sigma
-        inner = weigh[:, None] * sums.gram * weigh
-        root = cholesky(plus_diagonal(inner, 1.0 + given.jitter))
-        return Found(solve(root, weigh * sums.cross / sigma), root)
+        weigh, ridge = scales / sigma, 1.0 + given.jitter
+        root = cholesky(plus_diagonal(weigh[:, None] * sums.gram * weigh, ridge))
+
+        def step(alpha: Tensor) -> Tensor:
+            apart = sums.start - scales * alpha
+            pull = sums.cross + pt.dot(sums.gram, apart)
+            return alpha + solve(root, weigh * pull / sigma - ridge * alpha)
+
+        # The second step removes the round-off of the first.
+        return Found(step(step(pt.zeros_like(scales))), root)
 
     def posterior(
         self, given: Conditioning, found: Found, label: TensorLike | None = None
