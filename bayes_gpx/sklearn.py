@@ -56,7 +56,8 @@ class _Estimator(BaseEstimator):
         self.model_ = build(X, y, **taken, **more)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         options = {"seed": seed, "progressbar": False, **(self.fit_options or {})}
-        self.idata_ = self.model_.fit(self.method, **options)
+        fixed = not self.model_.objective.free_RVs
+        self.idata_ = {} if fixed else self.model_.fit(self.method, **options)
         return self
 
     def _training(self, X: Table, y: Column, **checks: Any) -> tuple[Any, Any]:
@@ -164,7 +165,8 @@ class GPRegressor(_Regressor):
     ----------
     model_ : bayes_gpx.GP
     idata_ : xarray.DataTree
-        The fit. Pass both to the explanation functions and plots.
+        The fit, or {} if `priors` fix all hyperparameters. Pass both to the explanation functions
+        and plots.
     """
 
     _model = GP

@@ -183,6 +183,14 @@ def test_constraints_are_parameters_like_others(estimator, data):
         estimator(constraints=[bx.constraints.Increasing("weight")]).fit(X, y)
 
 
+def test_nothing_is_fitted_where_priors_fix_everything(data):
+    X, y, _ = data
+    given = {"lengthscale": 1.3, "amplitude": 0.8, "sigma": 0.2}
+    estimator = bx.sklearn.GPRegressor(priors=given).fit(X, y)
+    found = bx.predictions(bx.GP(X, y), given, X, progressbar=False)
+    np.testing.assert_allclose(estimator.predict(X), found["f_mean"].squeeze(), rtol=1e-10)
+
+
 def test_exposure_is_given_to_fit(data):
     X, _, f = data
     exposure = np.linspace(1.0, 20.0, 40)
