@@ -11,7 +11,7 @@ from scipy import integrate, optimize, stats
 import bayes_gpx as bx
 from bayes_gpx.likelihoods.heteroscedastic import HeteroscedasticNormal
 from bayes_gpx.numerics.compile_modes import MODE
-from bayes_gpx.posteriors.evidence.processes import processes_laplace, processes_mode
+from bayes_gpx.posteriors.evidence.processes import Fisher, processes_laplace, processes_mode
 
 RNG = np.random.default_rng(3)
 LIKELIHOOD = HeteroscedasticNormal(log_sd=-0.7, y_mean=3.0, y_sd=2.0)
@@ -117,6 +117,25 @@ def test_derivatives_are_those_of_exact_arithmetic():
                 both = tuple(int(c == j) + int(k == j) for j in range(2))
                 expected = -float(mpmath.diff(at, here, both))
                 assert_allclose(hessian[i, c, k], expected, rtol=1e-8)
+
+
+def test_the_search_is_short_where_noise_differs_by_factors_of_a_million(monkeypatch):
+    """With the preconditioner of earlier noise it needs 495 products."""
+    products, solved = [], Fisher.solved
+
+    def counted(self, v):
+        products.append(len(v))
+        return solved(self, v)
+
+    monkeypatch.setattr(Fisher, "solved", counted)
+    rng = np.random.default_rng(1)
+    x = np.sort(rng.uniform(-2.0, 2.0, size=40))
+    y = np.sin(2.0 * x) + np.exp(3.0 * x - 3.0) * rng.normal(size=40)
+    model = bx.GP(x[:, None], y, likelihood="heteroscedastic_normal")
+    theta = {"lengthscale": [[1.0], [2.0]], "amplitude": [1.0, 3.0]}
+    found = bx.log_likelihood(model, theta, progressbar=False)
+    assert np.isfinite(found["log_marginal_likelihood"]).all()
+    assert 0 < len(products) < 200
 
 
 def test_fisher_is_the_expected_information():

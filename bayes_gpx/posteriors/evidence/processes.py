@@ -40,8 +40,9 @@ CLOSE = 1e-7
 """The mode is found when a step is smaller than this share of f's size: steps converge about
 quadratically, so the distance that is left is about the square."""
 
-NEAR = 0.5
-"""Once a step is smaller than this share of f's size, the preconditioner stays."""
+CHANGED = 8.0
+"""The preconditioner stays while no information is this many times what it was then, or this part
+of it: the number of iterations grows with the root of that."""
 
 ITERATIONS = 300
 """Most iterations of conjugate gradients."""
@@ -132,6 +133,11 @@ class Fisher:
         """Half the log determinants of B, summed."""
         return sum(np.log(np.diag(one.upper)).sum() for one in self.factors)
 
+    def differs(self, W: np.ndarray) -> bool:
+        """Whether some information W (n, C) is far from this one."""
+        ratio = np.maximum(W, FLAT) / self.W
+        return not (ratio.max() < CHANGED and ratio.min() > 1.0 / CHANGED)
+
     def solved(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return x = (K^-1 + W)^-1 v (n, C), and K^-1 x."""
         # With b = B^-1 W^1/2 K v, x is W^-1/2 b.
@@ -207,7 +213,7 @@ def _at(
 def _direction(state: _State, given: _Given) -> tuple[bool, tuple[np.ndarray, np.ndarray]]:
     """Newton's step of alpha and f, (n, C) each; see `ascend`."""
     gap = state.slope - state.alpha
-    if not given.last or state.apart > NEAR:
+    if not given.last or given.last[0].differs(state.W):
         try:
             given.last[:] = [Fisher(given.K, state.W, given.last)]
         except np.linalg.LinAlgError:
