@@ -112,8 +112,7 @@ def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = No
         stacked = xr.Variable.concat(each, "imputation")
         variables[name] = _mixed(str(name), stacked, first, results, share, weights is None)
         if str(name).endswith("_mean"):
-            apart = stacked - (stacked * share).sum("imputation")
-            between = np.sqrt((apart**2 * share).sum("imputation"))
+            between = np.sqrt(_averaged((stacked - _averaged(stacked, share)) ** 2, share))
             variables[f"{str(name).removesuffix('_mean')}_between"] = between
     dropped = {"chain"} if weights is None else set()
     coords = {c: v for c, v in first.coords.items() if c not in dropped}
@@ -154,19 +153,24 @@ def _mixed(
         mean = f"{name.removesuffix(end)}_mean"
         if name.endswith(end) and mean in first:
             means = xr.Variable.concat([found[mean].variable for found in results], "imputation")
-            apart = means - (means * share).sum("imputation")
-            bis = ["feature_bis" if dim == "feature" else dim for dim in apart.dims]
+            apart = means - _averaged(means, share)
+            bis = [f"{dim}_bis" if f"{dim}_bis" in stacked.dims else dim for dim in apart.dims]
             other = apart if power == 2 else xr.Variable(bis, apart.values)
-            whole = ((stacked**power + apart * other) * share).sum("imputation")
+            whole = _averaged(stacked**power + apart * other, share)
             return np.sqrt(whole) if power == 2 else whole.transpose(*first[name].dims)
     if name in AVERAGED or name.endswith("_mean") or "probability" in name:
-        return (stacked * share).sum("imputation")
+        return _averaged(stacked, share)
     if name.startswith("completeness_residual"):
         return stacked.max("imputation")
     raise ValueError(
         f"{name} of several fits cannot be combined to a mixture. Pass the results of "
         "bx.predictions, weights, contributions, derivatives or attributions."
     )
+
+
+def _averaged(stacked: xr.Variable, share: xr.Variable) -> xr.Variable:
+    """Weighed mean of what all results know; NaN where one does not."""
+    return (stacked * share).sum("imputation", skipna=False)
 
 
 def _by_share(draws: np.ndarray, share: np.ndarray) -> np.ndarray:

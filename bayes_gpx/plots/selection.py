@@ -65,6 +65,7 @@ def shown(
         largest = "largest of " if features is None and name in ONE_UNIT else "of "
         said.append(f"{len(columns)} {largest}{known} features")
     rows = panel_rows(dataset, obs) if panels else rows_labelled(dataset["obs"].values, obs)
+    rows = _known(dataset[f"{name}_mean"], rows)
     if most_rows is not None and len(rows) > most_rows:
         said.append(f"{most_rows:,} of {len(rows):,} observations, at random")
         rows = np.sort(np.random.default_rng(0).choice(rows, most_rows, replace=False))
@@ -85,6 +86,14 @@ def shown(
         "title": _title(name, dataset, said),
     }
     return xr.Dataset(arrays, attrs=words)
+
+
+def _known(mean: xr.DataArray, rows: np.ndarray) -> np.ndarray:
+    """The rows with a number, of a result that `where` may have emptied in part."""
+    known = rows[mean.notnull().any({*mean.dims} - {"obs"}).values[rows]]
+    if not len(known):
+        raise ValueError(f"{mean.name} of the chosen rows is NaN everywhere. Choose other rows.")
+    return known
 
 
 def _title(name: str, dataset: xr.Dataset, said: Sequence[str]) -> str:

@@ -95,6 +95,35 @@ def test_moments_of_attributions_are_those_of_all_draws_together(gappy):
     bx.plot_attributions(found, backend="none")
 
 
+@pytest.mark.parametrize(
+    ("function", "asked", "name"),
+    [
+        (bx.predictions, {"by": np.repeat(["low", "high"], 8)}, "f"),
+        (bx.comparisons, {"X_new": [[0.3, -0.5]]}, "comparison"),
+    ],
+)
+def test_covariances_between_groups_and_contrasts_are_total_ones(function, asked, name, gappy):
+    """By the law of total covariance, from each result's moments."""
+    X, y, _ = gappy
+    models = [bx.GP(completed(X, entry), y, scale=False) for entry in (-1.5, 2.0)]
+    options = {"covariance": True, "seed": 1, "progressbar": False, **asked}
+    results = [function(m, THETA, **options) for m in models]
+    means = np.array([found[f"{name}_mean"].values.squeeze() for found in results])
+    within = np.mean([found[f"{name}_cov"].values.squeeze() for found in results], axis=0)
+    expected = within + np.cov(means.T, bias=True)
+    assert_allclose(bx.combined(results)[f"{name}_cov"].squeeze(), expected, atol=1e-12)
+
+
+def test_what_is_not_known_stays_unknown(gappy):
+    """An expected log variance has no sd, so neither has the mixture of two."""
+    X, y, new = gappy
+    models = [bx.GP(completed(X, entry), y) for entry in (-1.5, 2.0)]
+    asked = {"of": "log_variance", "progressbar": False}
+    found = bx.combined([bx.attributions(m, THETA, new, **asked) for m in models])
+    assert found["attribution_sd"].isnull().all()
+    assert found["attribution_mean"].notnull().all()
+
+
 @pytest.mark.parametrize("likelihood", ["bernoulli", "poisson"])
 def test_every_sd_is_that_of_all_draws_together(gappy, likelihood):
     X, y, new = gappy

@@ -278,6 +278,23 @@ def test_a_confounder_as_strong_as_the_robustness_value_explains_the_effect_away
     assert_allclose(found[0], 0.0, atol=1e-12)
 
 
+def test_a_row_of_weight_two_is_as_robust_as_two_rows():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=24), "t": np.tile([0, 1], 12)})
+    y = X["a"] + 0.2 * X["t"] + 0.3 * rng.normal(size=24)
+    weights = np.tile([1, 2, 1], 8)
+    copies = np.repeat(np.arange(24), weights)
+    theta = {"lengthscale": [1.2, 1.0], "amplitude": 1.0, "sigma": 1.0}
+    fixed = {"priors": theta}
+    models = bx.GP(X, y, weights=weights, **fixed), bx.GP(X.take(copies), y.take(copies), **fixed)
+    weighed, repeated = (
+        bx.treatment_effects(m, {}, treatment="t", keep="summary", progressbar=False)
+        for m in models
+    )
+    for name in ("ate_mean", "ate_sd", "robustness_value", "robustness_value_interval"):
+        assert_allclose(weighed[name], repeated[name], rtol=1e-8)
+
+
 def test_robustness_values_of_the_published_example():
     """Darfur, Cinelli and Hazlett (2020), Table 1: 0.097 (0.023), df 783: 13.9% and 7.6%."""
     mean, sd = 0.0973, 0.02326

@@ -276,6 +276,22 @@ def contrast_to_white(color):
     return 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05)
 
 
+def test_rows_that_where_emptied_are_left_out():
+    """Their missing values made every point of a beeswarm black, and stopped other plots."""
+    whole = attributed(20)
+    part = whole.where(whole["value"].sel(feature="sun", drop=True) > 0.0)
+    kept = part["difference_mean"].notnull().values
+    assert 2 < kept.sum() < 20
+    hollow, filled = only(bx.plot_beeswarm(part)).collections
+    points = np.concatenate([hollow.get_offsets().data, filled.get_offsets().data])
+    assert points.shape == (4 * kept.sum(), 2) and np.isfinite(points).all()
+    assert len(np.unique(filled.get_facecolor(), axis=0)) > 4
+    bx.plot_dependence(part, feature="rain")
+    gone = int(whole["obs"][~kept][0])
+    with pytest.raises(ValueError, match="attribution_mean of the chosen rows is NaN"):
+        bx.plot_waterfall(part, obs=gone)
+
+
 def test_points_are_visible_on_white():
     """The guidelines demand 3 of graphics, which outlines have; yellow-green alone has 2.1."""
     assert contrast_to_white("#ffffff") == 1.0 and contrast_to_white("#000000") == 21.0
