@@ -425,9 +425,12 @@ def _array(X: Any, name: str) -> np.ndarray:
             "or an array (rows, features)."
         )
     if values.ndim != 2:
+        frame = hasattr(X, "to_frame")
+        column = ".to_frame()" if frame else ".reshape(-1, 1)"
+        row = "frame.iloc[[k]] or .to_frame().T" if frame else ".reshape(1, -1)"
         raise ValueError(
             f"{name} has shape {values.shape}, but must have two dimensions, (rows, features). For "
-            "one feature use .reshape(-1, 1) or .to_frame(); for one row use .reshape(1, -1)."
+            f"one feature use {column}; for one row use {row}."
         )
     return values
 

@@ -14,6 +14,7 @@ from bayes_gpx.data.categorical import is_missing
 from bayes_gpx.data.dates import date_after
 from bayes_gpx.data.features import read_features, refuse_misaligned, row_labels
 from bayes_gpx.data.response import read_categories, read_reals, texts
+from bayes_gpx.data.row_data import counted
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
@@ -188,8 +189,21 @@ BASELINES = {
 
 
 def _median(training: TrainingData) -> np.ndarray:
-    """Median of each column of X, (d,), where rows count by their weights."""
-    X, row_data = training.X.values, training.row_data
+    """Median of each column of X, (d,), and the most frequent level of categorical ones.
+
+    Rows count by their weights.
+    """
+    frame, weights = training.X, counted(training.row_data, len(training.X))
+    middle = _median_of(frame.values, training)
+    for source in frame.levels:
+        own = [frame.columns.index(column) for column in frame.of_source(source)]
+        often = weights @ frame.values[:, own]
+        middle[own] = np.arange(len(own)) == np.argmax(often)
+    return middle
+
+
+def _median_of(X: np.ndarray, training: TrainingData) -> np.ndarray:
+    row_data = training.row_data
     if row_data is None or row_data.weights is None:
         return np.median(X, axis=0)
     order = np.argsort(X, axis=0)
@@ -205,6 +219,11 @@ def read_baseline(model: ModelLike, baseline: str | Table, name: str = "baseline
     X = model.training.X
     if isinstance(baseline, str):
         one_of(name, baseline, BASELINES)
+        if baseline == "zero" and X.levels:
+            raise ValueError(
+                f"{name} is 'zero', where the categorical columns {[*X.levels]} have no level. "
+                "Pass a row with their levels, 'median' for the most frequent ones, or 'mean'."
+            )
         point = BASELINES[baseline](model.training)
         refuse_outside(model, point[None], name)
         return point

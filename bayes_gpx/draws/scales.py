@@ -13,6 +13,7 @@ import pytensor.tensor as pt
 from bayes_gpx.draws.intervals import BLOCK_NUMBERS
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.questions import Question, latent_units, refuse_weight
+from bayes_gpx.likelihoods.events import in_words
 from bayes_gpx.likelihoods.softmax_expectations import expected_probabilities
 from bayes_gpx.numerics.jets import Jet, expectation
 from bayes_gpx.numerics.threads import ThreadedFunction
@@ -333,8 +334,19 @@ def _marginal_variance(
 
 
 def response_units(model: ModelLike) -> str:
-    """Units of the mean response."""
-    return model.training.said_of_y(model.specification.response.response_units)
+    """Units of the mean response; of two classes, they name the one with this probability."""
+    specification, labels = model.specification, model.training.labels
+    units = specification.response.response_units
+    if labels is not None and specification.classes is None and specification.event is None:
+        units = in_words("probability", labels[1])
+    return model.training.said_of_y(units)
+
+
+def scale_attrs(model: ModelLike, on_response: bool) -> dict[str, str]:
+    """What attrs say of the scale of a result: units, and whether it is of the mean response."""
+    if on_response:
+        return {"units": response_units(model), "scale": "response"}
+    return {"units": latent_units(model)}
 
 
 def mean_response(

@@ -193,10 +193,14 @@ class Turns:
         for done, group in enumerate(groups):
             started = perf_counter()
             size, found = _of_several(self.work, *group)
-            seconds, left = (perf_counter() - started) / max(size, 1), left - size
-            if done == 1 and description:
-                announce(description, left * seconds / (1.0 + SHARED * (workers - 1)))
+            ended = perf_counter()
+            seconds, left = (ended - started) / max(size, 1), left - size
             yield size, found
+            if done == 1 and description:
+                # The caller's own work on the results belongs to what is waited for.
+                beyond = (perf_counter() - ended) / max(size, 1)
+                shared = seconds / (1.0 + SHARED * (workers - 1))
+                announce(description, left * (shared + beyond))
             if done and self.executor is not None:
                 self.together = draws_together(seconds * size)
                 yield from in_turn(_elsewhere, self.work, groups, self.executor)

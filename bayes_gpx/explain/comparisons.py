@@ -23,7 +23,7 @@ from bayes_gpx.draws.naming import origin, recorded
 from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside, rows_outside
 from bayes_gpx.draws.questions import Axis, responds
 from bayes_gpx.draws.random_functions import or_else, values_at
-from bayes_gpx.draws.scales import response_units
+from bayes_gpx.draws.scales import scale_attrs
 from bayes_gpx.explain.answered import Of, chosen, documented, has_outputs, of_each_output, of_views
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.processes import operators
@@ -82,7 +82,8 @@ def comparisons(
         Rows in which the variable is changed; None for the training rows.
     variables : str, list of str, or dict, optional
         Names of variables, all by default: numbers and dates are raised by their standard deviation
-        in the training rows, and each level of a category is compared with the first.
+        in the training rows, or from one value to the other if they have two, and each level of a
+        category is compared with the first.
 
         In a dict, for each variable a value and those to compare it with: ``{"bmi": (30, 25)}``
         gives the prediction at 25 minus the prediction at 30. Dates are text or dates. Or one of:
@@ -246,7 +247,7 @@ WORDS = {
 
 
 def _by_word(training: TrainingData, name: str, word: str, columns: np.ndarray) -> list[_Contrast]:
-    """Contrasts by a word; "" is the default: one sd, or each level against the first."""
+    """Contrasts by a word; "" is the default: an sd, the other value, or levels and the first."""
     frame, where = training.X, f"variables: {name!r} has {word!r}"
     if name in frame.levels:
         levels = [_end(frame, name, level) for level in frame.levels[name]]
@@ -258,7 +259,9 @@ def _by_word(training: TrainingData, name: str, word: str, columns: np.ndarray) 
             for k, first in enumerate(firsts)
             for other in levels[k + 1 :]
         ]
-    word = word or "+sd"
+    if not word:
+        ends = WORDS["minmax"](training, columns[0])
+        word = "minmax" if np.isin(training.X.values[:, columns[0]], ends).all() else "+sd"
     if word in WORDS:
         ends = WORDS[word](training, columns[0])
     else:
@@ -396,9 +399,10 @@ def _by_draws(
     if apart.ndim == 5:
         coords["class"] = list(model.class_labels(responds(model, on)))
     found = xr.DataArray(apart, coords, dims).to_dataset(name="comparison")
-    units = response_units(model) if comparison == "difference" else comparison
-    attrs = {"units": units, "moments": "of the draws"}
-    found.attrs = origin(model) | attrs
+    found.attrs = origin(model) | scale_attrs(model, responds(model, on))
+    found.attrs["moments"] = "of the draws"
+    if comparison != "difference":
+        found.attrs["units"] = comparison
     return _summarised(found, covariance, keep, ci_prob)
 
 

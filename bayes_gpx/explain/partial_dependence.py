@@ -21,7 +21,7 @@ from bayes_gpx.draws.naming import origin, recorded
 from bayes_gpx.draws.points import Points, at_other_x, points
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.random_functions import Functions, draw_functions, or_else, values
-from bayes_gpx.draws.scales import response_units
+from bayes_gpx.draws.scales import scale_attrs
 from bayes_gpx.explain.answered import documented, has_outputs, of_each_output
 from bayes_gpx.explain.components import kernels_of
 from bayes_gpx.numerics.threads import on_cores
@@ -203,8 +203,7 @@ def partial_dependence(
         coords["unit"] = ("feature", known)
     if several:
         coords["class"] = list(model.class_labels(on_response))
-    units = response_units(model) if on_response else questions.latent_units(model)
-    attrs = {"units": units, "ci_prob": prob, "moments": moments}
+    attrs = scale_attrs(model, on_response) | {"ci_prob": prob, "moments": moments}
     found = xr.Dataset(variables, coords, origin(model) | attrs)
     return found.isel(by=0, drop=True) if by is None else found
 

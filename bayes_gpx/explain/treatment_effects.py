@@ -22,7 +22,7 @@ from bayes_gpx.draws.naming import origin, recorded
 from bayes_gpx.draws.points import at_other_x
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.random_functions import or_else, values_at
-from bayes_gpx.draws.scales import response_units
+from bayes_gpx.draws.scales import scale_attrs
 from bayes_gpx.draws.turns import ONCE
 from bayes_gpx.explain.answered import answered, documented
 from bayes_gpx.explain.propensity import PROPENSITY
@@ -348,7 +348,7 @@ def _of_response(
     if f.ndim > 3:
         coords["class"] = list(model.class_labels(True))
     effect = xr.DataArray(f[:, :, m:] - f[:, :, :m], coords, [*coords])
-    attrs = origin(model) | {"units": response_units(model), "moments": "of the draws"}
+    attrs = origin(model) | scale_attrs(model, True) | {"moments": "of the draws"}
     moments = partial(_moments, covariance=covariance, keep=keep, prob=ci_prob, attrs=attrs)
     return moments(effect), moments(_summed(effect, weights))
 

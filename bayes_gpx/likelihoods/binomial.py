@@ -29,6 +29,11 @@ class Binomial(Labelled, Derived):
     exposure_name = "trials"
 
     @property
+    def response_units(self) -> str:
+        """The mean of one trial."""
+        return "probability of a success in {y}"
+
+    @property
     def units(self) -> str:  # type: ignore[override]
         """Units of f."""
         return f"{self.link.units} of {{y}}"

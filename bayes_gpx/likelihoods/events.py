@@ -28,6 +28,11 @@ NEEDED = {"hazard": ("log_tails", "log_survival"), "quantile": ("quantile",)}
 """Methods that only some likelihoods have."""
 
 
+def in_words(kind: str, at: object) -> str:
+    """An event in words, with a place for the name of y."""
+    return KINDS[kind].format(y="{y}", at=str(at).replace("{", "{{").replace("}", "}}"))
+
+
 @dataclass(frozen=True)
 class Event:
     """P(y > at), or another of `KINDS`, for a likelihood of which all else is the same."""
@@ -59,8 +64,7 @@ class Event:
     def response_units(self) -> str:
         """In words."""
         names = getattr(self.likelihood, "names", ())
-        at = names[int(self.at)] if names else f"{self.at:g}"
-        return KINDS[self.kind].format(y="{y}", at=at.replace("{", "{{").replace("}", "}}"))
+        return in_words(self.kind, names[int(self.at)] if names else f"{self.at:g}")
 
     @property
     def shaped_by(self) -> tuple[str, ...]:

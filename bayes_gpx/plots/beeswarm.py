@@ -51,9 +51,10 @@ def _offsets(x: np.ndarray, low: float, high: float) -> np.ndarray:
 
 def _relative(value: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Scale columns from 0 at the 5th to 1 at the 95th percentile of the known values."""
-    low, high = np.quantile(known, [0.05, 0.95], axis=0)
+    low, high = np.nanquantile(known, [0.05, 0.95], axis=0)
     rare = low == high
-    low, high = np.where(rare, known.min(axis=0), low), np.where(rare, known.max(axis=0), high)
+    low = np.where(rare, np.nanmin(known, axis=0), low)
+    high = np.where(rare, np.nanmax(known, axis=0), high)
     constant = low == high
     return np.where(constant, 0.5, (value - low) / np.where(constant, 1.0, high - low))
 

@@ -262,6 +262,8 @@ def whole(name: str, dataset: xr.Dataset) -> str:
     """What the numbers of this name add up to."""
     if name != "attribution":
         return "f(x) - offset"
+    if dataset.attrs.get("scale") == "response" and not about(dataset):
+        return "difference from the baseline"
     of = "weight" if "weight" in dataset.attrs else "log variance" if about(dataset) else "f"
     return f"{of}(x) - {of}(baseline)"
 

@@ -79,7 +79,7 @@ def describe(result: xr.Dataset, *, obs: Labels | None = None) -> str:
     ...     model, theta, X[:1], variables={"x0": (0, 1)}, keep="summary", progressbar=False
     ... )
     >>> print(bx.describe(found)[:75])
-    We estimated the difference between the predictions of f at the two named v
+    We estimated the difference of f(x) between the two named values (unit: y).
     """
     function, prob = function_of(result), interval_probability(None, result)
     result = summarized(result, prob)

@@ -232,6 +232,16 @@ def test_names_and_words_stand_for_values(data):
             assert_allclose(by_name["comparison_sd"], moved["comparison_sd"], rtol=1e-12)
 
 
+def test_a_column_of_two_values_is_compared_at_them():
+    """One sd above the larger one there are no rows."""
+    rng = np.random.default_rng(3)
+    X = pd.DataFrame({"treated": rng.random(30) > 0.6, "dose": rng.uniform(0, 3, 30)})
+    model = bx.GP(X, X["dose"] + X["treated"])
+    theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0, "sigma": 0.3}
+    found = bx.comparisons(model, theta, keep="summary", **QUIET)
+    assert found["contrast"].values.tolist() == ["treated 0 → 1", "dose +1 sd"]
+
+
 def test_ratios_and_lifts_are_those_of_joint_draws():
     """The log ratio of rates is the difference of f, which has exact moments."""
     rng = np.random.default_rng(3)
