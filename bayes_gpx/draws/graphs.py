@@ -197,7 +197,7 @@ def _one_draw(
         known("y"),
         known("Z"),
         known("exposure"),
-        inducing_operator(known("U"), known("U_Z")),
+        inducing_operator(known("U"), known("U_Z"), specification.constraints),
         changing["jitter"],
         sums,
         specification.constraints,

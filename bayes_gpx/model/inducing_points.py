@@ -79,6 +79,8 @@ def inducing_values(model: Any, idata: Draws, progressbar: bool) -> xr.Dataset:
     """Posterior moments of inducing values, on the model's scale, and points in user units."""
     # The points are `U`, and `U_Z` of weighed features.
     (mean, chol), hyper, _ = at_training_rows(model, idata, _moments, progressbar=progressbar)
+    count = len(model.inducing["U"])  # constrained quantities are after these
+    mean, chol = mean[:, :, :count], chol[..., :count, :count]
     training, lead = model.training, ("chain", "draw")
     coords: dict[str, Any] = {"chain": hyper.chain, "draw": hyper.draw}
     observation = model.specification.observation

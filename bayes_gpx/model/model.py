@@ -278,7 +278,7 @@ class Model(Views):
             y,
             z,
             exposure,
-            inducing_operator(**inducing),
+            inducing_operator(**inducing, constraints=spec.constraints),
             constraints=spec.constraints,
             parts=parts,
             noise=spec.noise_of_outputs(theta),

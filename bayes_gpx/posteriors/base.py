@@ -177,9 +177,17 @@ def symbols_of_rows(d: int, p: int | None, exposed: Any) -> dict[str, Tensor]:
 def inducing_operator(
     U: TensorLike | None = None,  # noqa: N803
     U_Z: TensorLike | None = None,  # noqa: N803
+    constraints: Constraints | None = None,
 ) -> Operator | None:
-    """Values of the smooth part at inducing points (M, d), (M, p): an Operator, None without."""
-    return None if U is None else evaluate(U, U_Z, smooth=True)
+    """Values of the smooth part at inducing points (M, d), (M, p): an Operator, None without.
+
+    Constrained quantities are among them, or constraints would hold for the part of these alone
+    that points tell.
+    """
+    if U is None:
+        return None
+    u = evaluate(U, U_Z, smooth=True)
+    return u if constraints is None else stack(u, constraints.operator)
 
 
 class Found(NamedTuple):

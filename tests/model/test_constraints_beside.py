@@ -284,19 +284,19 @@ def test_y_given_constraints_and_groups_is_drawn_from_their_joint_distribution()
     assert (np.abs(np.cov(y.T) - cov) < 5.5 * error).all()
 
 
-def test_few_inducing_points_are_titsias_bound_with_values_of_noisy_rest():
-    """What the points leave of rows lowers the bound, and of a stated value adds to its noise."""
+def test_few_inducing_points_are_titsias_bound_with_constrained_values_among_them():
+    """Their posterior is exact, however little the points say of them."""
     U, at, sd = X.to_numpy()[:5] + 0.2, X.to_numpy()[6:8] - 0.1, 0.1
     model = bx.GP(
         X, Y, scale=False, constraints=[Value(at, [0.5, 0.1], sd)], approximation=bx.Inducing(U)
     )
-    root = np.linalg.cholesky(k(U, U) + 1e-10 * AMPLITUDE**2 * np.eye(5))
-    F, G_of, new = (np.linalg.solve(root, k(U, rows)).T for rows in (X, at, X_NEW))
-    left = [AMPLITUDE**2 - (design**2).sum(axis=1) for design in (F, G_of, new)]
-    assert min(map(np.min, left)) > 0.001
+    points = np.vstack([U, at])
+    root = np.linalg.cholesky(k(points, points) + 1e-10 * AMPLITUDE**2 * np.eye(7))
+    F, G_of, new = (np.linalg.solve(root, k(points, rows)).T for rows in (X, at, X_NEW))
+    left = [AMPLITUDE**2 - (design**2).sum(axis=1) for design in (F, new)]
+    assert min(map(np.max, left)) > 0.01
     design, values = np.vstack([F, G_of]), np.array([*Y, 0.5, 0.1])
-    D = np.array([*[SIGMA**2] * 12, *(sd**2 + left[1])])
-    C = design @ design.T + np.diag(D)
+    C = design @ design.T + np.diag([*[SIGMA**2] * 12, *[sd**2] * 2])
     joint = multivariate_normal(np.zeros(14), C).logpdf(values)
     alone = multivariate_normal(np.zeros(2), C[12:, 12:]).logpdf(values[12:])
     expected = joint - alone - 0.5 * (left[0] / SIGMA**2).sum()
@@ -305,5 +305,25 @@ def test_few_inducing_points_are_titsias_bound_with_values_of_noisy_rest():
     gain = np.linalg.solve(C, design @ new.T).T
     posterior = bx.predictions(model, PLAIN, X_NEW, **QUIET)
     assert_allclose(posterior["f_mean"], gain @ values, rtol=1e-6)
-    variance = (new**2).sum(axis=1) - (gain * (design @ new.T).T).sum(axis=1) + left[2]
+    variance = (new**2).sum(axis=1) - (gain * (design @ new.T).T).sum(axis=1) + left[1]
     assert_allclose(posterior["f_sd"], np.sqrt(variance), rtol=1e-6)
+
+
+def test_slopes_hold_where_they_are_stated_beside_few_inducing_points():
+    at, sd = X[:2], 0.01
+    stated = [Slope("dose", mean=0.8, sd=sd, at=at)]
+    model = bx.GP(X, Y, scale=False, constraints=stated, approximation=bx.Inducing(3))
+    found = bx.derivatives(model, PLAIN, at, features=["dose"], **QUIET)
+    assert_allclose(found["derivative_mean"], 0.8, atol=2 * sd)
+    assert (found["derivative_sd"] <= sd * (1 + 1e-6)).all()
+
+
+def test_svgp_keeps_the_values_at_points_beside_constraints():
+    stated = [Slope("dose", mean=0.8, sd=0.01, at=X[:2])]
+    model = bx.GP(X, Y, scale=False, constraints=stated, approximation=bx.Inducing(3))
+    idata = model.fit("svgp", progressbar=False)
+    of_u = idata["variational"].isel(chain=0, draw=0)
+    found = bx.predictions(model, idata, of_u["U"].values, **QUIET)
+    assert_allclose(of_u["u_mean"], found["f_mean"], rtol=1e-6)
+    own = (of_u["u_chol"] ** 2).sum("inducing_bis")
+    assert_allclose(np.sqrt(own), found["f_sd"], rtol=1e-4)

@@ -71,6 +71,19 @@ def test_a_single_interval_is_exact(rng):
     assert_allclose(function(C, y, low, high)[0], known + logp, rtol=1e-10)
 
 
+@pytest.mark.parametrize("width", [1e-3, 1e-5, 1e-8])
+def test_narrow_intervals_have_their_width_times_the_density(width, rng):
+    """Own variances of width^2 / 12 are differences of numbers of size 1."""
+    S, y, middle = problem(rng)[0], rng.normal(size=4), 0.3 * rng.normal(size=3)
+    found = interval_sites(S, y, middle - width / 2, middle + width / 2)
+    assert_allclose(found[0], middle, atol=1e-6 * width + 1e-3 * width**2)
+    assert_allclose(found[1], width**2 / 12, rtol=10 * width + 1e-6)
+    noisy = S + np.diag([*np.zeros(4), *found[1]])
+    joint = multivariate_normal(np.zeros(7), noisy).logpdf([*y, *found[0]]) + found[2]
+    density = multivariate_normal(np.zeros(7), S).logpdf([*y, *middle])
+    assert_allclose(joint, density + 3 * np.log(width), atol=100 * width**2 + 1e-7)
+
+
 def test_the_evidence_has_its_own_gradient(rng):
     """At a fixed point sites are stationary: differences agree, though sites are held."""
     C, y, low, high = problem(rng, k=4)

@@ -38,6 +38,10 @@ FAR, NARROW = 5.0, 3e-3
 below which they use a series, because the density is almost constant. Differences of distribution
 functions would lose all digits."""
 
+CLEAR = 1e-4
+"""Proportion of the prior variance that a site must leave for its cavity to be a difference of two
+precisions, which has about this squared times 1e16 digits left."""
+
 NEGLIGIBLE = 37.0
 """A bound beyond which exp(-this) of the probability lies is none."""
 
@@ -102,9 +106,8 @@ def sites_of(
         before = mean.copy(), np.sqrt(np.diag(cov))
         for i in range(k):
             own = cov[i, i]
-            precision = 1.0 / own - tau[i]
-            v = 1.0 / precision
-            center, sd = v * (mean[i] / own - nu[i]), np.sqrt(v)
+            center, v = _cavity(i, mean, cov, m, S, tau, nu)
+            precision, sd = 1.0 / v, np.sqrt(v)
             logs[i], shift, share = truncated_moments(
                 (low[i] - center) / sd, (high[i] - center) / sd
             )
@@ -123,9 +126,7 @@ def sites_of(
     if not moved < LARGEST_MISS:
         return np.full(k, np.nan), np.full(k, np.nan), -np.inf
     mean, cov = times_sites(m, S, tau, nu)  # without the round-off of all steps
-    own = np.diag(cov)
-    v = 1.0 / (1.0 / own - tau)
-    center = v * (mean / own - nu)
+    center, v = np.transpose([_cavity(i, mean, cov, m, S, tau, nu) for i in range(k)])
     sd = np.sqrt(v)
     for i in range(k):
         logs[i] = truncated_moments((low[i] - center[i]) / sd[i], (high[i] - center[i]) / sd[i])[0]
@@ -133,6 +134,25 @@ def sites_of(
     spread = v + variance
     densities = -0.5 * (np.log(2 * np.pi * spread) + (site - center) ** 2 / spread)
     return site, variance, (logs - densities).sum()
+
+
+def _cavity(
+    i: int,
+    mean: np.ndarray,
+    cov: np.ndarray,
+    m: np.ndarray,
+    S: np.ndarray,
+    tau: np.ndarray,
+    nu: np.ndarray,
+) -> tuple[float, float]:
+    """Mean and variance of g_i without its own site."""
+    own = cov[i, i]
+    if own > CLEAR * S[i, i]:
+        v = 1.0 / (1.0 / own - tau[i])
+        return v * (mean[i] / own - nu[i]), v
+    others = np.arange(len(m)) != i
+    mean, cov = times_sites(m, S, tau * others, nu * others)
+    return mean[i], cov[i, i]
 
 
 def times_sites(
