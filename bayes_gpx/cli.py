@@ -186,7 +186,7 @@ def demo(out: str, seed: int) -> None:
 @click.option(
     "--likelihood", default="normal", show_default=True,
     help="Distribution of the target, such as student_t, bernoulli (two labels), categorical, "
-    "binomial, poisson or negative_binomial.",
+    "ordinal, binomial, poisson, negative_binomial, gamma, lognormal, weibull or beta.",
 )  # fmt: skip
 @click.option(
     "--resolution", type=click.FloatRange(0.0),

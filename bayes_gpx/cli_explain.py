@@ -142,8 +142,7 @@ def explain_command(
     the noise of a new observation. Predictions go to a second file, as predict writes it, which has
     the sd and the interval of f and of a new observation y apart. For labels and counts, weights,
     contributions and offset are on the latent scale (log odds, log rate), while attributions are in
-    probability or rate and baseline_mean varies between rows by its simulation error. Both use at
-    most 250 draws of the hyperparameters, evenly spaced.
+    probability or rate. Both use at most 250 draws of the hyperparameters, evenly spaced.
 
     Text that a spreadsheet would take for a formula, such as a feature named =a, is written with an
     apostrophe in front. If you interrupt the command by Ctrl-C, the rows so far are kept.

@@ -272,7 +272,8 @@ def refuse_words(values: Iterable[Any], name: str) -> None:
         )
     if words:
         many = len(set(words))
-        cure = "'bernoulli', for two labels" if many == 2 else f"'categorical', for {many} labels"
+        cure = f"'categorical', for {many} labels, or 'ordinal', if they are ordered"
+        cure = "'bernoulli', for two labels" if many == 2 else cure
         raise ValueError(
             f"{name} holds words, such as {words[0]!r}, instead of numbers. Pass likelihood={cure}."
         )

@@ -72,6 +72,10 @@ def refuse_gaps(frame: Any, name: str, cure: str) -> None:
         said[MOST_COLUMNS:] = [f"and {len(said) - MOST_COLUMNS} more columns"]
     rows = bad.any(axis=1).sum()
     these = "this row" if rows == 1 else f"these {rows} rows"
+    if any(
+        bad[:, frame.groups == k].any() for k, c in enumerate(frame.sources) if c in frame.levels
+    ):
+        cure += "; a missing category may be a level of its own, such as 'unknown'"
     raise ValueError(f"{name}, {'; '.join(said)}. Drop {these}, or {cure}.")
 
 

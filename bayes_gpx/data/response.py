@@ -328,7 +328,15 @@ def read_within(y: Any, support: str, likelihood: str) -> np.ndarray:
         )
         limits = ""
         if support == "positive" and (values >= 0.0).all():
-            limits = " A 0 below some limit is the limit as y, with 'left' in censoring=."
+            limits = (
+                " A 0 below some limit is the limit as y, with 'left' in censoring=; an interval "
+                "from 0 is 'left' with its upper end."
+            )
+        if support == "unit" and ((values >= 0.0) & (values <= 1.0)).all():
+            limits = (
+                " A 0 or 1 beyond a limit, such as 0.01, is that limit as y, with 'left' or "
+                "'right' in censoring=."
+            )
         if likelihood == "Binomial" and ((values >= 0.0) & (values <= 1.0)).all():
             limits = " For proportions, pass the successes as y: proportions times trials."
         raise ValueError(

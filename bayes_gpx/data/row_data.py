@@ -195,6 +195,7 @@ def _codes(values: Any) -> np.ndarray:
     if len(wrong):
         raise ValueError(
             f"censoring is {given[wrong[0]]!r} at position {wrong[0]}. Pass one of "
-            f"{list(CENSORING)} for each row, such as np.where(died, 'none', 'right')."
+            f"{list(CENSORING)} for each row: 'none' if y is the value, 'right' if it is more than "
+            "y, such as np.where(died, 'none', 'right')."
         )
     return found

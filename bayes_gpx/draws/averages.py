@@ -181,8 +181,11 @@ def _labels(model: ModelLike, where: Points, by: Any) -> np.ndarray:
     if isinstance(values, list) and values and all(isinstance(name, str) for name in values):
         labels = len(values) in (len(where.X), where.passed)
         if not labels or set(values) <= set(training.X.sources):
-            each = [_labels(model, where, name) for name in values]
-            return np.array([", ".join(map(str, row)) for row in zip(*each, strict=True)])
+            cells = [*zip(*(_labels(model, where, name) for name in values), strict=True)]
+            joined = [", ".join(map(str, row)) for row in cells]
+            if len(set(joined)) < len(set(cells)):  # labels have commas of their own
+                joined = [", ".join(map(repr, map(str, row))) for row in cells]
+            return np.array(joined)
     return _of_rows(where, np.asarray(values))
 
 

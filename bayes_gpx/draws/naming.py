@@ -56,11 +56,12 @@ def recorded[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
 
 
 def units_of_result(result: xr.Dataset) -> str:
-    """Units of a result, or of the one output that was selected from it."""
-    of_output = result.coords.get("units")
+    """Units of a result, or of the one output or class that was selected from it."""
+    of_output, label = result.coords.get("units"), result.coords.get("class")
     if of_output is not None and of_output.ndim == 0:
         return str(of_output.item())
-    return str(result.attrs["units"])
+    units = str(result.attrs["units"])
+    return units if label is None or label.ndim else f"{units}: {label.item()}"
 
 
 def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:

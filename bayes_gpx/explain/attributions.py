@@ -411,9 +411,12 @@ def warn_if_incomplete(model: Model, found: xr.Dataset, on: str) -> None:
         residual = float(found[f"completeness_residual{name}"].max())
         if residual > LARGEST_RESIDUAL * size:
             what = "variances" if name else "means"
+            others = (
+                "" if found.attrs.get("method") == "exact" else "method='exact', more steps, or "
+            )
             warn(
-                f"The {what} of attributions miss those of f(x) - f(baseline) by up to "
-                f"{residual / size:.1e} of its scale. Use method='exact', more steps, or a "
-                "baseline nearer to the observations.",
+                f"The {what} of attributions miss those of the difference from the baseline by up "
+                f"to {residual / size:.1e} of its scale. Use {others}a baseline nearer to the "
+                "observations.",
                 CompletenessWarning,
             )

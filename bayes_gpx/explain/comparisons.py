@@ -81,9 +81,8 @@ def comparisons(
     X_new, Z_new : frame or array (m, d), (m, p), optional
         Rows in which the variable is changed; None for the training rows.
     variables : str, list of str, or dict, optional
-        Names of variables, all by default: numbers and dates are raised by their standard deviation
-        in the training rows, or from one value to the other if they have two, and each level of a
-        category is compared with the first.
+        Names of variables, all by default: numbers and dates rise by their standard deviation in
+        the training rows, or between their two values, and levels are compared with the first.
 
         In a dict, for each variable a value and those to compare it with: ``{"bmi": (30, 25)}``
         gives the prediction at 25 minus the prediction at 30. Dates are text or dates. Or one of:

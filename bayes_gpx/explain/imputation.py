@@ -99,6 +99,11 @@ def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = No
                 f"Result {k} is of {found.attrs.get('event')}, but the first of "
                 f"{first.attrs.get('event')}. Pass the same `of` and `at` for each."
             )
+        if found.attrs.get("baseline") != first.attrs.get("baseline"):
+            raise ValueError(
+                f"Result {k} has the baseline {found.attrs.get('baseline')!r}, but the first "
+                f"{first.attrs.get('baseline')!r}. Pass the same `baseline` for each."
+            )
         for dim in set(first.coords) & set(first.dims) - DRAWS:
             if not found[dim].equals(first[dim]):
                 raise ValueError(
@@ -112,7 +117,7 @@ def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = No
         stacked = xr.Variable.concat(each, "imputation")
         variables[name] = _mixed(str(name), stacked, first, results, share, weights is None)
         if str(name).endswith("_mean"):
-            between = np.sqrt(_averaged((stacked - _averaged(stacked, share)) ** 2, share))
+            between = _averaged((stacked - _averaged(stacked, share)) ** 2, share) ** 0.5
             variables[f"{str(name).removesuffix('_mean')}_between"] = between
     dropped = {"chain"} if weights is None else set()
     coords = {c: v for c, v in first.coords.items() if c not in dropped}
@@ -157,7 +162,7 @@ def _mixed(
             bis = [f"{dim}_bis" if f"{dim}_bis" in stacked.dims else dim for dim in apart.dims]
             other = apart if power == 2 else xr.Variable(bis, apart.values)
             whole = _averaged(stacked**power + apart * other, share)
-            return np.sqrt(whole) if power == 2 else whole.transpose(*first[name].dims)
+            return whole**0.5 if power == 2 else whole.transpose(*first[name].dims)
     if name in AVERAGED or name.endswith("_mean") or "probability" in name:
         return _averaged(stacked, share)
     if name.startswith("completeness_residual"):

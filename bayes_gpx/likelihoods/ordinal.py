@@ -46,6 +46,13 @@ class Ordinal(Labelled, ScalarLikelihood):
     shaped_by = ("cutpoint",)
 
     @property
+    def response_units(self) -> str:
+        """The codes that named categories have."""
+        own = [name.replace("{", "{{").replace("}", "}}") for name in self.names]
+        codes = f" ({own[0]} = 0 to {own[-1]} = {len(own) - 1})" if own else ""
+        return f"expected category of {{y}}{codes}"
+
+    @property
     def units(self) -> str:  # type: ignore[override]
         """Units of f."""
         return f"{self.link.units} of a higher {{y}}"

@@ -11,11 +11,13 @@ import pytensor
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
+from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.response import SUPPORTS
 from bayes_gpx.likelihoods.base import DefaultPrior, Theta
 from bayes_gpx.likelihoods.derived import FARTHEST, Derived
 from bayes_gpx.likelihoods.log_link import log_average
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import one_of
 
 TRIED = {
@@ -28,6 +30,9 @@ TRIED = {
 
 DRAWS = 8
 """Hyperparameters drawn from their priors for the same."""
+
+FAR = 6.0
+"""Largest |mean| and sd of real y that f's prior is sensible for, and inverse of the least sd."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,17 @@ class Custom(Derived):
     def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
         """Log of the mean y, or of y per exposure."""
         return log_average(y, exposure)
+
+    def settled(self, of_y: Moments, scale: bool = True) -> dict[str, Any]:
+        """Nothing; but warn of real y far from f's prior, which has no units of y."""
+        mean, sd = float(of_y.mean[0]), float(of_y.sd[0])
+        if self.support == "real" and not (abs(mean) < FAR and 1.0 / FAR < sd < FAR):
+            warn(
+                f"y has the mean {mean:.3g} and the sd {sd:.3g}, but a likelihood of your own "
+                "takes y as it is, and f has a prior around 0 with an sd near 1. Standardize y, or "
+                "give `amplitude` and the hyperparameters priors in units of y."
+            )
+        return {}
 
     def distribution(self, f: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
         """Distribution of y given f."""
@@ -177,6 +193,11 @@ def _found(of: Custom) -> tuple[bool, bool]:
     for k in range(DRAWS):
         given = [values[n][k] if n in values else float(p) for n, p in of.priors]
         slope, curvature = curved(*given)
+        if not np.any(curvature):
+            raise ValueError(
+                "The log density of this likelihood of your own has no curvature in f: its second "
+                "derivative is 0, as for pm.Laplace. Use a smooth one, or 'asymmetric_laplace'."
+            )
         if not np.all(curvature <= 1e-9 * (1.0 + np.abs(slope))):
             return exposed, False
     return exposed, True

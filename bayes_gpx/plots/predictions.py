@@ -360,7 +360,8 @@ def plot_comparisons(
         )
     if len(names) > MOST_PANELS:
         raise ValueError(
-            f"There are {len(names)} comparisons; choose at most {MOST_PANELS} of them."
+            f"There are {len(names)} comparisons; choose at most {MOST_PANELS} of them, such as "
+            "dataset.isel(contrast=[0, 1])."
         )
     contrasts = mean["contrast"].values
     titles = dict(zip(contrasts, shortened(contrasts), strict=True))

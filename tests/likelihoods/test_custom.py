@@ -171,6 +171,16 @@ def test_what_cannot_be_a_likelihood_is_refused():
         bx.GP(np.eye(3), [1.0, 1.0, 2.0], likelihood=GAMMA, link="log")
 
 
+def test_what_f_cannot_learn_is_refused_or_warned_of(data):
+    X, _, _, y = data
+    kinked = custom(lambda f, e: pm.Laplace.dist(f, 1.0), mean=lambda f, e: f, support="real")
+    with pytest.raises(ValueError, match=r"no curvature in f.*asymmetric_laplace"):
+        bx.GP(X, np.log(y), likelihood=kinked)
+    smooth = custom(lambda f, e: pm.Logistic.dist(f, 1.0), mean=lambda f, e: f, support="real")
+    with pytest.warns(UserWarning, match=r"y has the mean 1\.5e\+03.*Standardize y"):
+        bx.GP(X, 1500.0 + np.log(y), likelihood=smooth)
+
+
 @pytest.mark.parametrize("name", ["o", "b", "s"])
 def test_a_hyperparameter_may_have_a_letter_of_obs_as_name(name, data):
     noisy = custom(

@@ -286,7 +286,7 @@ def test_rows_that_where_emptied_are_left_out():
     points = np.concatenate([hollow.get_offsets().data, filled.get_offsets().data])
     assert points.shape == (4 * kept.sum(), 2) and np.isfinite(points).all()
     assert len(np.unique(filled.get_facecolor(), axis=0)) > 4
-    bx.plot_dependence(part, feature="rain")
+    bx.plot_dependence(part, features=["rain"])
     gone = int(whole["obs"][~kept][0])
     with pytest.raises(ValueError, match="attribution_mean of the chosen rows is NaN"):
         bx.plot_waterfall(part, obs=gone)
