@@ -138,9 +138,9 @@ def plot_attributions(
 def _title(da: xr.DataArray, target: Any) -> Any:
     """Write the sum over all features above a panel."""
     (total,) = written(float(da.sum()), plus=True)
-    return backend_from_object(target).title(
-        f"observation {short(da['obs'], 16)}\n{total} in all", target
-    )
+    name, text = short(da["obs"], 20), da["obs"].dtype.kind in "UO"
+    said = name if text else f"observation {name}"  # beside which a text has no room
+    return backend_from_object(target).title(f"{said}\n{total} in all", target)
 
 
 def _bars(

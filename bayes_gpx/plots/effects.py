@@ -202,13 +202,14 @@ def plot_partial_dependence(
     gray = {"color": "gray", "alpha": 0.35, "width": 0.8}
     some = f"{len(rows)} of {n} observations" if len(rows) < n else "single observations"
     units, prob = units_of_result(dataset), dataset.attrs["ci_prob"]
+    level = "mean response" if dataset.attrs.get("scale") == "response" else "f"
     return draw(
         mean.rename("f"),
         [
             ("ice", _curves, chosen["ice_mean"], {"value": value, **gray}),
             ("band", intervals_along, band, {"width": 3, "alpha": 0.35, **along}),
             ("point_estimate", means_along, mean, {"size": 30, **along}),
-            *value_axis(value, "weight" if about(dataset) else "f"),
+            *value_axis(value, "weight" if about(dataset) else level),
         ],
         f"Partial dependence{about(dataset)} [{units}], {prob:.0%} band; gray: {some}",
         pc_kwargs,

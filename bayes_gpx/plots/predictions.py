@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -230,7 +231,11 @@ def _curves(
     mean = over[f"{name}_mean"].reset_coords(drop=True)
     along_x = {"x": mean["obs"].broadcast_like(mean), "joined": True, "color": "C0"}
     said = dataset.attrs["event"].replace("`at`", "at")
-    texts = {"x": "at", "y": said, "title": lambda da: f"row {short(da['row'])}"}
+    # The response is between the words of its event.
+    begin, end = KINDS[name].split("{y}")
+    of_y = said.removeprefix(begin).removesuffix(end.format(at="at"))
+    place = "probability" if name == "quantile" else f"at [{of_y}]"
+    texts = {"x": place, "y": said, "title": lambda da: f"row {short(da['row'])}"}
     layers: list[Layer] = [
         ("interval", intervals_along, interval_of(over, name, prob), {"alpha": 0.45, **along_x}),
         ("point_estimate", means_along, mean, along_x),
@@ -284,9 +289,19 @@ def _rows(dataset: xr.Dataset, curve: str | None) -> tuple[np.ndarray, list[str]
     return np.sort(np.random.default_rng(0).choice(rows, MOST_ROWS, replace=False)), some
 
 
+MOST_NAMED, LABEL = 6, 60
+"""Most rows that are named below an axis, and letters that fit there."""
+
+BESIDE_NAMES = 40
+"""Letters of a line below an axis with names on its left."""
+
+
 def _sorted_rows(da: xr.DataArray, target: Any, *, bounds: xr.DataArray) -> Any:
     """Draw the mean of each row, in ascending order, with its interval."""
     order, at = np.argsort(da.values, kind="stable"), np.arange(da.size)
+    few = da.size <= MOST_NAMED
+    names = [short(label, LABEL // da.size) for label in da["obs"].values[order]] if few else []
+    backend_from_object(target).xticks(at if few else [], names, target)
     ends = bounds.transpose("obs", "ci_bound").values[order]
     interval_bars(at, ends, target, width=1, alpha=0.5, color="C0")
     return backend_from_object(target).scatter(at, da.values[order], target, size=8, color="C0")
@@ -351,7 +366,7 @@ def plot_comparisons(
                 ("interval", bars_across, bounds, {"width": 3, "color": "C0"}),
                 ("point_estimate", points_across, mean, {"color": "C0"}),
                 ("", few_numbers, mean, {"most": 4}),
-                ("labels", label_axes, mean, {"x": what}),
+                ("labels", label_axes, mean, {"x": fill(what, BESIDE_NAMES)}),
             ],
             title,
             pc_kwargs,

@@ -167,11 +167,14 @@ def refuse_several(array: xr.DataArray, dims: Sequence[str] = SEVERAL) -> None:
 
 
 def in_panels(dataset: xr.Dataset, along: str) -> xr.Dataset:
-    """Several classes or baselines as more labels of a dim with panels: "age, class red"."""
+    """Several classes or baselines as more labels of a dim with panels: "age, red"."""
     for dim in (dim for dim in SEVERAL if dim not in ONE_AXIS and dim in dataset.dims):
         whole = [n for n in dataset if {dim, along} & {*dataset[n].dims} == {dim}]
         kept, names = dataset.drop_vars(whole), dataset[dim].values
-        labels = [f"{short(label)}, {dim} {name}" for name in names for label in kept[along].values]
+        called = "baseline " * (dim == "baseline")
+        labels = [
+            f"{short(label, 24)}, {called}{name}" for name in names for label in kept[along].values
+        ]
         dataset = xr.concat(
             [kept.isel({dim: k}, drop=True) for k in range(len(names))],
             along,

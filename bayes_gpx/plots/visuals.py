@@ -246,7 +246,8 @@ def label_axes(
     if y is not None and first:
         backend.ylabel(y, target)
     if x is not None:
-        return backend.xlabel(fill(x(da) if callable(x) else x, letters), target)
+        said = x(da) if callable(x) else x
+        return backend.xlabel(said if "\n" in said else fill(said, letters), target)
 
 
 def value_axis(

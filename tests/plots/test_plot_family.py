@@ -319,7 +319,7 @@ def test_each_class_has_its_panels(draw, of_classes):
     """With the numbers of a plot of this class alone."""
     dataset, dim, name = of_classes[draw]
     alone = {word: in_panels(dataset.sel({"class": word}), dim) for word in dataset["class"].values}
-    labels = [f"{label}, class {word}" for word in alone for label in dataset[dim].values]
+    labels = [f"{label}, {word}" for word in alone for label in dataset[dim].values]
     together = in_panels(dataset, dim)
     assert together[dim].values.tolist() == labels
     for word, one in alone.items():
