@@ -323,7 +323,7 @@ def test_each_class_has_its_panels(draw, of_classes):
     together = in_panels(dataset, dim)
     assert together[dim].values.tolist() == labels
     for word, one in alone.items():
-        own = [label for label in labels if label.endswith(f", class {word}")]
+        own = [label for label in labels if label.endswith(f", {word}")]
         found = together[name].sel({dim: own}).transpose(*one[name].dims)
         assert_allclose(found.values, one[name].values)
     panels = draw(dataset, backend="none").viz["figure"]
