@@ -90,8 +90,8 @@ def partial_dependence(
         Average within groups of rows, as in `derivatives`; over all rows by default.
     steps : int
         Number of places along each feature, evenly spaced from its smallest to its largest value
-        among these rows. A categorical column has its levels, and a column of numbers with up to
-        ten values that repeat has these values.
+        among these rows, or all training rows if these have one value. A categorical column has
+        its levels, and a column of numbers with up to ten values that repeat has these values.
     keep : {"summary", "draws"}
         "draws" keeps the curve of every row for every draw, not only its mean.
 
@@ -354,8 +354,11 @@ def _along(model: Model, where: Points, name: str, steps: int) -> tuple[np.ndarr
     if name in model.training.X.levels:
         return np.arange(len(model.training.X.levels[name])), at_levels(model, where, [name])
     j, m = model.training.X.columns.index(name), len(where.X)
-    place = np.unique(where.X_values[:, j])
-    if len(place) > FEW_VALUES or 2 * len(place) > m:
+    values = where.X_values[:, j]
+    if (values == values[0]).all():  # one place is no curve
+        values = model.training.X.values[:, j]
+    place = np.unique(values)
+    if len(place) > FEW_VALUES or 2 * len(place) > len(values):
         place = np.linspace(place[0], place[-1], steps)
     X = np.tile(where.X_values, (len(place), 1))
     X[:, j] = np.repeat(place, m)

@@ -145,7 +145,7 @@ def plot_relevance(
         ("", names_down, mean, rows),
         ("xlabel", label_axes, mean, {"x": "relevance per sd of the feature"}),
     ]
-    interval, reference = NO_INTERVAL, "noise is never at 0"
+    interval, reference = NO_INTERVAL, "without effect it is above 0, too"
     if not alone:
         interval = f"{ranked.attrs['ci_prob']:.0%} intervals and ranks over hyperparameters"
         bounds = in_panel(chosen["average_relevance_interval"])
@@ -370,7 +370,11 @@ def plot_importances(
     names = shortened(order)
     half = min(0.36, 0.12 * (number - 1))
     none = f"; one value, no interval: {', '.join(single)}" if single else ""
-    none += "; gray: features without effect" if references else "; noise is above 0 too"
+    none += (
+        "; gray: features without effect"
+        if references
+        else "; without effect they are above 0, too"
+    )
     pc = draw(
         mean,
         [

@@ -226,6 +226,30 @@ def test_attributions_of_columns_add_up_and_vanish_between_equal_levels(data, fa
     assert bx.to_pandas(found)["level"].iloc[:2].tolist() == ["", new["colour"].iloc[0]]
 
 
+@pytest.mark.parametrize("weighed", [False, True])
+def test_the_median_is_a_row_with_the_most_frequent_level(data, weighed):
+    """Indicators have medians of 0 where no level has half of the rows."""
+    X, y, new = data
+    weights = np.where(X["colour"] == "blue", 1.4, 0.8) if weighed else None
+    often = "blue" if weighed else X["colour"].mode()[0]
+    row = pd.DataFrame({"age": [X["age"].median()], "colour": [often]}).astype(X.dtypes)
+    model = bx.GP(X, y, weights=weights)
+    found = bx.attributions(model, THETA, new, baseline="median", **OPTIONS)
+    assert found["baseline"].values[1] == COLOURS.index(often)
+    if not weighed:
+        expected = bx.attributions(model, THETA, new, baseline=row, **OPTIONS)
+        assert_allclose(found["attribution_mean"], expected["attribution_mean"], rtol=1e-10)
+    with pytest.raises(ValueError, match=r"baseline is 'zero'.*\['colour'\] have no level"):
+        bx.attributions(model, THETA, new, baseline="zero", **OPTIONS)
+
+
+def test_the_empty_text_is_no_level(data):
+    X, y, _ = data
+    empty = X["colour"].cat.rename_categories({"red": ""})
+    with pytest.raises(ValueError, match=r"'colour' has the empty text as a level"):
+        bx.GP(X.assign(colour=empty), y)
+
+
 @pytest.mark.parametrize(
     "likelihood", [pytest.param("bernoulli", marks=pytest.mark.slow), "categorical", "poisson"]
 )

@@ -7,6 +7,7 @@ import pytest
 import xarray as xr
 
 import bayes_gpx as bx
+from bayes_gpx.draws.naming import units_of_result
 
 N = 9
 QUIET = {"draws": 10, "seed": 1, "progressbar": False}
@@ -79,6 +80,22 @@ def test_units_of_f_name_the_response_where_f_has_none(cars, likelihood, latent,
         units = bx.attributions(model, theta, on=on, **QUIET).attrs["units"]
         assert units == expected
         assert found.attrs["units"] in (latent, response)
+
+
+def test_units_name_the_class_that_a_probability_is_of(cars):
+    kind = pd.Series(
+        np.where(cars["weight"] > cars["weight"].median(), "big", "small"), name="kind"
+    )
+    X, theta = cars[["power", "weight"]], {k: v for k, v in THETA.items() if k != "sigma"}
+    model = bx.GP(X, kind, likelihood="bernoulli")
+    found = bx.attributions(model, theta, obs=X.index[:1], **QUIET)
+    assert found.attrs["units"] == "probability that kind = small"
+    compared = bx.comparisons(model, theta, X[:1], **QUIET)
+    assert compared.attrs["units"] == found.attrs["units"] and compared.attrs["scale"] == "response"
+    assert "difference of mean response(x)" in bx.describe(compared)
+    several = bx.GP(X, kind, likelihood="categorical")
+    shares = bx.attributions(several, theta, obs=X.index[:1], **QUIET).sel({"class": "big"})
+    assert units_of_result(shares) == "probability of kind: big"
 
 
 def test_each_output_has_its_unit(cars):

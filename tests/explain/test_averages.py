@@ -180,6 +180,17 @@ def test_columns_name_groups():
     assert days["by"].values.tolist() == ["2024-01-01", "2024-01-02"]
 
 
+def test_groups_of_several_columns_stay_apart_where_joined_names_are_equal():
+    cells = {"kind": np.resize(["a", "a, b"], N), "day": np.repeat(["b, c", "c"], N // 2)}
+    frame = X.assign(**{name: pd.Categorical(values) for name, values in cells.items()})
+    found = bx.predictions(
+        bx.GP(frame, y), THETA | {"lengthscale": 1.0}, by=["kind", "day"], **SUMMARY
+    )
+    assert found["by"].values.tolist() == [
+        "'a', 'b, c'", "'a', 'c'", "'a, b', 'b, c'", "'a, b', 'c'"
+    ]  # fmt: skip
+
+
 def test_averages_that_are_not_linear_are_refused(model):
     labels = bx.GP(X, y > 0, likelihood="bernoulli")
     theta = {k: v for k, v in THETA.items() if k != "sigma"}
@@ -344,6 +355,12 @@ def test_partial_dependence_of_f_is_that_of_the_dense_posterior(model):
             assert_allclose(own["ice_mean"][:, k], mean, rtol=1e-9)
     drawn = own["partial_dependence"].values[0]
     assert_allclose(drawn.std(axis=0), own["partial_dependence_sd"], rtol=0.4)
+
+
+def test_the_curve_of_one_row_is_along_the_training_rows(model):
+    found = bx.partial_dependence(model, THETA, obs=[3], steps=4, **QUIET)
+    ends = [X.iloc[:, 0].min(), X.iloc[:, 0].max()]
+    assert_allclose(found["value"].values[0], np.linspace(*ends, 4))
 
 
 def test_partial_dependence_averages_over_draws(model):

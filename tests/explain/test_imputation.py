@@ -151,6 +151,16 @@ def test_one_result_is_itself_and_draws_are_not_needed(gappy):
     assert_allclose(bx.combined([bare, bare])["derivative_sd"], bare["derivative_sd"])
 
 
+def test_different_baselines_are_refused(gappy):
+    X, y, new = gappy
+    model = bx.GP(completed(X, 0.0), y)
+    each = [
+        bx.attributions(model, THETA, new, baseline=name, **OPTIONS) for name in ("mean", "zero")
+    ]
+    with pytest.raises(ValueError, match="Result 1 has the baseline 'zero'"):
+        bx.combined(each)
+
+
 def test_scikit_learn_imputes_and_every_fit_takes_part(gappy):
     pytest.importorskip("sklearn")
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
