@@ -72,6 +72,23 @@ def counted(rows: RowData | None, n: int) -> np.ndarray:
     return np.ones(n) if rows is None or rows.weights is None else rows.weights
 
 
+def median_row(frame: Frame, rows: RowData | None) -> np.ndarray:
+    """Median of each column (d,), and the most frequent level of categorical ones, by weight."""
+    X, weights = frame.values, counted(rows, len(frame))
+    if rows is None or rows.weights is None:
+        middle = np.median(X, axis=0)
+    else:
+        order = np.argsort(X, axis=0)
+        values, below = np.take_along_axis(X, order, 0), weights[order].cumsum(axis=0)
+        half = 0.5 * below[-1] * np.array([[1.0 - 1e-12], [1.0 + 1e-12]])
+        ends = [(below < h).sum(axis=0)[None] for h in half]
+        middle = np.mean([np.take_along_axis(values, end, 0)[0] for end in ends], axis=0)
+    for source in frame.levels:
+        own = [frame.columns.index(column) for column in frame.of_source(source)]
+        middle[own] = np.arange(len(own)) == np.argmax(weights @ X[:, own])
+    return middle
+
+
 def differing(one: RowData | None, other: RowData | None, n: int) -> str | None:
     """Name the first difference that makes densities of the same n rows incomparable, or None."""
     parts = {"weights": counted, "censoring": _kinds, "upper ends of intervals": _ends}

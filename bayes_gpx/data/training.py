@@ -22,7 +22,7 @@ from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.out_of_core import OutOfCore, of_scaled
 from bayes_gpx.data.outputs import Outputs
 from bayes_gpx.data.response import Reader
-from bayes_gpx.data.row_data import RowData, RowTotals
+from bayes_gpx.data.row_data import RowData, RowTotals, median_row
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.sparse import read_weighed
 from bayes_gpx.numerics.threads import in_order
@@ -363,7 +363,7 @@ class TrainingData:
         """All that a fit needs of out-of-core data but the rows: one row, the sample's medians."""
 
         def middle(frame: Frame) -> Frame:
-            values = np.median(frame.values, axis=0)[None]
+            values = median_row(frame, self.row_data)[None]
             return replace(frame, values=values, index=np.zeros(1, int))
 
         Z = None if self.Z is None else middle(self.Z)

@@ -14,7 +14,7 @@ from bayes_gpx.data.categorical import is_missing
 from bayes_gpx.data.dates import date_after
 from bayes_gpx.data.features import read_features, refuse_misaligned, row_labels
 from bayes_gpx.data.response import read_categories, read_reals, texts
-from bayes_gpx.data.row_data import counted
+from bayes_gpx.data.row_data import median_row
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
@@ -182,35 +182,10 @@ def at_other_x(model: ModelLike, where: Points, X: np.ndarray, rows: np.ndarray)
 
 BASELINES = {
     "mean": lambda training: training.moments.mean,
-    "median": lambda training: _median(training),
+    "median": lambda training: median_row(training.X, training.row_data),
     "zero": lambda training: np.zeros(training.d),
 }
 """From training data to a baseline (d,) in user units, by the name that users give."""
-
-
-def _median(training: TrainingData) -> np.ndarray:
-    """Median of each column of X, (d,), and the most frequent level of categorical ones.
-
-    Rows count by their weights.
-    """
-    frame, weights = training.X, counted(training.row_data, len(training.X))
-    middle = _median_of(frame.values, training)
-    for source in frame.levels:
-        own = [frame.columns.index(column) for column in frame.of_source(source)]
-        often = weights @ frame.values[:, own]
-        middle[own] = np.arange(len(own)) == np.argmax(often)
-    return middle
-
-
-def _median_of(X: np.ndarray, training: TrainingData) -> np.ndarray:
-    row_data = training.row_data
-    if row_data is None or row_data.weights is None:
-        return np.median(X, axis=0)
-    order = np.argsort(X, axis=0)
-    values, below = np.take_along_axis(X, order, 0), row_data.weights[order].cumsum(axis=0)
-    half = 0.5 * below[-1] * np.array([[1.0 - 1e-12], [1.0 + 1e-12]])
-    ends = [(below < h).sum(axis=0)[None] for h in half]
-    return np.mean([np.take_along_axis(values, end, 0)[0] for end in ends], axis=0)
 
 
 def read_baseline(model: ModelLike, baseline: str | Table, name: str = "baseline") -> np.ndarray:

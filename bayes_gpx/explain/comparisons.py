@@ -259,8 +259,9 @@ def _by_word(training: TrainingData, name: str, word: str, columns: np.ndarray) 
             for other in levels[k + 1 :]
         ]
     if not word:
-        ends = WORDS["minmax"](training, columns[0])
-        word = "minmax" if np.isin(training.X.values[:, columns[0]], ends).all() else "+sd"
+        # Of out-of-core rows there is a sample, or the medians alone after `bx.load`.
+        two = not training.streamed and len(np.unique(training.X.values[:, columns[0]])) == 2
+        word = "minmax" if two else "+sd"
     if word in WORDS:
         ends = WORDS[word](training, columns[0])
     else:

@@ -50,7 +50,9 @@ def summaries(model: Model) -> dict[str, tuple]:
 
 def summaries_in(data: xr.Dataset) -> dict[str, dict]:
     """What `summaries` wrote, as arguments of `Model.restored`."""
-    sums = {name: data[f"sum_{name}"].values for name in Sums._fields if "sum_gram" in data}
+    sums = {name: data[f"sum_{name}"].values for name in Sums._fields if f"sum_{name}" in data}
+    if sums and "start" not in sums:  # files before it was there
+        sums["start"] = np.zeros_like(sums["cross"])
     inducing = {n: data[f"inducing_{n}"].values for n in ("U", "U_Z") if f"inducing_{n}" in data}
     posteriors: dict[str, tuple] = {}
     if "found_key" in data:

@@ -172,3 +172,20 @@ def test_chunks_of_other_types_are_refused(change: dict[str, Any], message: str)
     parts = [FRAME[:20], FRAME.assign(**change)[20:]]
     with pytest.raises(ValueError, match=message):
         bx.GP(parts, "y", approximation=APPROXIMATIONS["HSGP"])
+
+
+def test_medians_and_contrasts_are_the_same_after_loading(tmp_path: Path) -> None:
+    """A file keeps one row of the sample, of medians and most frequent levels."""
+    three = pd.Categorical(np.resize(["calm", "wild", "wild", "mild", "calm", "wild", "mild"], N))
+    table = FRAME.drop(columns=["day", "time", "color"]).assign(kind=three)
+    model = bx.GP([table[:20], table[20:]], "y", approximation=bx.Inducing(5))
+    theta = {"lengthscale": [1.0, 1.0], "amplitude": 1.0, "sigma": 0.3}
+    idata = model.fit("map", start=theta, progressbar=False)
+    bx.save(model, idata, tmp_path / "fit.nc")
+    loaded, fit = bx.load(tmp_path / "fit.nc")
+    rows = table[["wind", "kind"]][:2]
+    for one, found in ((model, idata), (loaded, fit)):
+        shares = bx.attributions(one, found, rows, baseline="median", **QUIET)
+        assert shares["baseline"].values[1] == three.categories.tolist().index("wild")
+        contrasts = bx.comparisons(one, found, rows, **QUIET)["contrast"].values.tolist()
+        assert contrasts == ["wind +1 sd", "kind calm → mild", "kind calm → wild"]
