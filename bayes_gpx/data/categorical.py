@@ -31,7 +31,7 @@ def declared(series: Any) -> tuple[str, ...] | None:
             f"Column {series.name!r} has different levels that are all written {repeated[0]!r}. "
             "Rename them, or convert the column by .astype(str).astype('category')."
         )
-    if "" in texts:
+    if "" in texts and (series.cast(nw.String) == "").any():
         raise ValueError(
             f"Column {series.name!r} has the empty text as a level. Give it a name, such as "
             "'none', or pass these cells as missing."

@@ -72,9 +72,8 @@ def refuse_gaps(frame: Any, name: str, cure: str) -> None:
         said[MOST_COLUMNS:] = [f"and {len(said) - MOST_COLUMNS} more columns"]
     rows = bad.any(axis=1).sum()
     these = "this row" if rows == 1 else f"these {rows} rows"
-    if any(
-        bad[:, frame.groups == k].any() for k, c in enumerate(frame.sources) if c in frame.levels
-    ):
+    gappy = [source for k, source in enumerate(frame.sources) if bad[:, frame.groups == k].any()]
+    if cure is IMPUTE and not frame.levels.keys().isdisjoint(gappy):
         cure += "; a missing category may be a level of its own, such as 'unknown'"
     raise ValueError(f"{name}, {'; '.join(said)}. Drop {these}, or {cure}.")
 

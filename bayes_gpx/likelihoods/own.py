@@ -81,16 +81,18 @@ class Custom(Derived):
         """Log of the mean y, or of y per exposure."""
         return log_average(y, exposure)
 
-    def settled(self, of_y: Moments, scale: bool = True) -> dict[str, Any]:
-        """Nothing; but warn of real y far from f's prior, which has no units of y."""
+    def warn_if_far(self, of_y: Moments, priors: Mapping[str, Any]) -> None:
+        """Warn of real y far from the default prior of f, which has no units of y."""
         mean, sd = float(of_y.mean[0]), float(of_y.sd[0])
-        if self.support == "real" and not (abs(mean) < FAR and 1.0 / FAR < sd < FAR):
+        near = abs(mean) < FAR and 1.0 / FAR < sd < FAR
+        f = pt.dscalar("f")
+        of_f = self.support == "real" and self.mean_of_y(f, pt.constant(1.0)) is f
+        if of_f and not near and "amplitude" not in priors:
             warn(
                 f"y has the mean {mean:.3g} and the sd {sd:.3g}, but a likelihood of your own "
                 "takes y as it is, and f has a prior around 0 with an sd near 1. Standardize y, or "
                 "give `amplitude` and the hyperparameters priors in units of y."
             )
-        return {}
 
     def distribution(self, f: Tensor, exposure: Tensor, theta: Theta) -> Tensor:
         """Distribution of y given f."""

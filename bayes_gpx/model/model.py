@@ -30,9 +30,9 @@ from bayes_gpx.model.given_values import by_variable, checked, medians
 from bayes_gpx.model.inducing_points import inducing_points
 from bayes_gpx.model.latent_variables import latent_names
 from bayes_gpx.model.observed_response import (
+    check_response,
     collapsed,
     observe,
-    refuse_bounds,
     refuse_many,
     refuse_row_data,
     refuse_streamed,
@@ -109,7 +109,7 @@ class Model(Views):
             fields = observation.settled(training.response_moments, scale)
             fields |= {} if training.labels is names else {"names": names}
             specification = replace(specification, settled=tuple(fields.items()))
-        refuse_bounds(training, specification.observation)
+        check_response(training, specification.observation, priors)
         self.training, self.specification = training, specification
         self.priors, self.scale, self.name = {} if priors is None else priors, scale, name
         self.posteriors, self.structures = {}, {}

@@ -22,6 +22,7 @@ from bayes_gpx.aliases import Rename, Tensor, TensorLike
 from bayes_gpx.data.row_data import CENSORING, RowData
 from bayes_gpx.data.scaling import Scaling
 from bayes_gpx.data.training import TrainingData
+from bayes_gpx.likelihoods.own import Custom
 from bayes_gpx.likelihoods.rows import tails_of
 from bayes_gpx.model.latent_variables import latent_values, weighed_values
 from bayes_gpx.model.specification import Specification
@@ -411,8 +412,12 @@ def refuse_row_data(
         )
 
 
-def refuse_bounds(training: TrainingData, observation: Any) -> None:
-    """Raise for a lower bound that no y is above."""
+def check_response(
+    training: TrainingData, observation: Any, priors: Mapping[str, Any] | None
+) -> None:
+    """Raise for a lower bound that no y is above, and warn of y far from a prior."""
+    if isinstance(observation, Custom):
+        observation.warn_if_far(training.response_moments, priors or {})
     rows = training.row_data
     if rows is None or rows.censoring is None:
         return
