@@ -11,7 +11,6 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table, Tensor
-from bayes_gpx.data.row_data import counted
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By, Weights, counts_of_rows
 from bayes_gpx.draws.each_draw import each_draw, rows_within
@@ -251,9 +250,9 @@ def _effects(
             "sigma_w is not 0, so the effect on a row would include a deviation that no other row "
             'shares. Build the model with priors={"sigma_w": 0} and fit it again.'
         )
-    counts = counts_of_rows(model, where)
-    averages = {"ate": counts / counts.sum()}
-    if told.ends is not None and (treated := counts * told.treated(where)).any():
+    counted = counts_of_rows(model, where)
+    averages = {"ate": counted / counted.sum()}
+    if told.ends is not None and (treated := counted * told.treated(where)).any():
         averages["att"] = treated / treated.sum()
     groups, rows = where.by, replace(where, by=None)
     weights = np.array([*averages.values(), *(() if groups is None else groups.values)])
@@ -270,8 +269,7 @@ def _effects(
         found = [part for part in ("", "_mean", "_sd", "_interval") if f"effect{part}" in parts]
         each = each.assign({f"{name}{part}": parts[f"effect{part}"] for part in found})
     if model.specification.normal:
-        training, outputs = model.training, model.training.outputs
-        n = counted(training.row_data, training.n).sum()
+        outputs, n = model.training.outputs, model.training.totals.counted
         n = n if outputs is None else outputs.observed[:, outputs.asked].sum()
         each = each.assign(_robustness(each, n))
     if told.ends is not None:
