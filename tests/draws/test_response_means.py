@@ -171,7 +171,9 @@ def test_second_derivatives_are_those_of_the_dense_posterior(kind, family):
     assert found.attrs["moments"].startswith("means exact")
     name = model.specification.observation.mean_name
     per_unit = "per unit of the feature per unit of feature_bis"
-    assert found.attrs["units"] == f"{name} of y {per_unit}" and found.attrs["scale"] == "response"
+    of_y = "that y = 1" if name == "probability" else "of y"
+    assert found.attrs["units"] == f"{name} {of_y} {per_unit}"
+    assert found.attrs["scale"] == "response"
 
 
 @pytest.mark.parametrize(
@@ -335,7 +337,7 @@ def test_slopes_along_a_path_integrate_to_the_attribution():
     shares = bx.attributions(model, idata, NEW[:1], joint=True, **options)
     assert_allclose(path["attribution_mean"], shares["attribution_mean"][0], atol=1e-5)
     assert_allclose(path["attribution"], shares["attribution"][:, :, 0], atol=1e-4)
-    assert path.attrs["units"] == "probability of y per unit of the feature"
+    assert path.attrs["units"] == "probability that y = 1 per unit of the feature"
 
 
 def test_what_taylor_is_not_for():

@@ -196,7 +196,8 @@ def test_derivatives_of_the_response_average_to_those_of_its_mean(likelihood):
     model, theta = explained(likelihood)
     found = bx.derivatives(model, theta, X[:3], draws=600, seed=0, **QUIET)
     name = RESPONSES[likelihood][2]
-    assert found.attrs["units"] == f"{name} of y per unit of the feature"
+    of_y = "that y = well" if name == "probability" else "of y"
+    assert found.attrs["units"] == f"{name} {of_y} per unit of the feature"
     for j in range(2):
         move = 1e-4 * np.eye(2)[j]
         ahead, behind = (
@@ -230,7 +231,7 @@ def test_attributions_of_a_probability():
     error = found["difference_mean"].values - (p[:3] - p[3])
     assert np.all(np.abs(error) < 5 * found["difference_sd"].values / np.sqrt(200))
     assert found["completeness_residual"].max() < 1e-6
-    assert found.attrs["units"] == "probability of y" and found.attrs["moments"]
+    assert found.attrs["units"] == "probability that y = well" and found.attrs["moments"]
     named = bx.attributions(model, theta, X[:3], baseline={"a": X[5], "b": X[6]}, **options)
     assert named["attribution_mean"].dims == ("obs", "feature", "baseline")
 
