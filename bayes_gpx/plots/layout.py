@@ -185,8 +185,9 @@ def add_title(pc: PlotCollection, text: str) -> None:
             across = max(LINE // grid.ncols - BETWEEN, SHORT)
             up = max(int(figure.get_figheight() / grid.nrows / LETTER), SHORT)
             for label, letters in ((axes.title, across), (axes.yaxis.label, up)):
-                lines = (wrap(line, letters) for line in label.get_text().split("\n"))
-                label.set_text("\n".join(chain.from_iterable(lines)))
+                lines = label.get_text().split("\n")
+                wrapped = (wrap(line, letters, break_long_words=False) for line in lines)
+                label.set_text("\n".join(chain.from_iterable(wrapped)))
             named = isinstance(axes.xaxis.get_major_locator(), FixedLocator)
             levels = axes.get_xticklabels() if named else []
             if sum(len(level.get_text()) + 1 for level in levels) > across:
