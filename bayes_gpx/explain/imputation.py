@@ -47,8 +47,8 @@ def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = No
     Raises
     ------
     ValueError
-        For no results, results that differ in rows, features or numbers of draws, invalid weights,
-        and variables without a known mixture, such as bands.
+        For no results, results that differ in rows, features, names of baselines or numbers of
+        draws, invalid weights, and variables without a known mixture, such as bands.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """The log density of y from sufficient statistics: Gaussian likelihood, fixed basis functions.
 
 y is N(0, G S^2 G' + v I), with a design G (n, M) independent of hyperparameters and a diagonal S.
-The density then needs only G'G, G'y and y'y, and costs O(M^3) for any n. Where y is nearly a
-combination of G's columns, the difference of y'y and what is explained has few digits; it is then
-taken of the residuals r = y - G b of some coefficients b. With more functions than rows, round-off
+The density then needs only G'G, G'y and y'y, and costs O(M^3) for any n. If y is nearly a
+combination of G's columns, y'y less the explained part has few digits left, and the sums are taken
+over residuals r = y - G b of some coefficients b. With more functions than rows, round-off
 of G'G still loses digits there.
 
 References
