@@ -213,7 +213,7 @@ def _of_columns(
         kept["z_feature"] = np.isin(model.training.Z.columns, own)
     dims = {h.name: h.dim for h in model.specification.hyperparameters}
     return {
-        name: theta[name][kept[str(dims[name])]] if dims[name] in kept else theta[name]
+        name: theta[name][..., kept[str(dims[name])]] if dims[name] in kept else theta[name]
         for name in submodel.hyperparameters
     }
 
@@ -233,35 +233,37 @@ class _Scales:
     # members of one family; and numbers of any sign, or 0, which have no logarithm.
 
     def __init__(self, model: Model, start: Mapping[str, np.ndarray]) -> None:
-        spec, self.groups, self._alone = model.specification, {}, {}
+        spec, self.groups, self._shapes = model.specification, {}, {}
         shapes = {
             name for name, h in spec.observation.hyperparameters.items() if not h.in_units_of_y
         }
         signed = {h.name for h in spec.hyperparameters if h.signed}
-        dims = {h.name: h.dims for h in spec.hyperparameters}
+        dims = {h.name: h.dim for h in spec.hyperparameters}
         positive = {name: np.all(start[name] > 0) for name in model.variables}
         self.held = [n for n in model.variables if n in shapes | signed or not positive[n]]
         for name, variable in model.variables.items():
             if name in self.held:
                 continue
-            size, apart = np.size(start[name]), variable.ndim > 0
-            each = model.training.X.groups if dims[name] == ("feature",) else np.arange(size)
-            self.groups[name] = each if apart else np.zeros(size, int)
-            self._alone[name] = not apart
+            shape, apart = np.shape(start[name]), variable.ndim > 0
+            each = np.arange(np.prod(shape[-1:], dtype=int))
+            each = model.training.X.groups if dims[name] == "feature" else each
+            first = (each.max() + 1) * np.arange(np.prod(shape[:-1], dtype=int))
+            self.groups[name] = np.add.outer(first, each).ravel() * apart
+            self._shapes[name] = (*shape[:-1], -1) if apart else ()
         self._sizes = {name: groups.max() + 1 for name, groups in self.groups.items()}
 
     def vector(self, theta: Mapping[str, np.ndarray]) -> np.ndarray:
         """From values of each column."""
         parts = []
         for name, groups in self.groups.items():
-            logs = np.broadcast_to(np.log(theta[name]), groups.shape)
+            logs = np.log(np.ravel(theta[name]))
             parts.append(np.bincount(groups, logs) / np.bincount(groups))
         return np.concatenate(parts)
 
     def values(self, x: np.ndarray) -> dict[str, np.ndarray]:
         """Values of the model's variables, by the names of the hyperparameters."""
-        parts = self._split(x)
-        return {n: np.exp(part[0] if self._alone[n] else part) for n, part in parts.items()}
+        parts = self._split(x).items()
+        return {name: np.exp(part).reshape(self._shapes[name]) for name, part in parts}
 
     def theta(self, x: np.ndarray, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Values of each column, and the values of `given` that are not inferred."""

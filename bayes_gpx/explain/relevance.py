@@ -101,7 +101,7 @@ def relevance(
     Raises
     ------
     ValueError
-        For a kernel rougher than Matern 3/2; two processes, `noise_sd`, a likelihood of one's own;
+        For a kernel rougher than Matern 3/2; `noise_sd`, a likelihood of one's own;
         unknown features; a bad step, or one without finite differences; other rows or idata.
 
     References

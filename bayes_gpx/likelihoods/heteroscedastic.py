@@ -11,13 +11,14 @@ from numpy.typing import ArrayLike
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.likelihoods.base import Exposure, Response, Theta, VectorLikelihood
+from bayes_gpx.likelihoods.predictive import Located, Predictive
 from bayes_gpx.numerics.gaussian_expectations import standard_nodes
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.special import log_normal, log_sum_exp, ndtr
 
 
 @dataclass(frozen=True)
-class HeteroscedasticNormal(VectorLikelihood):
+class HeteroscedasticNormal(Located, VectorLikelihood):
     """y = m + noise, noise ~ N(0, exp(s)^2); m and s are processes with separate kernels.
 
     The latent values f (n, 2) are m and s less their prior means `centers`. A priori, m varies
@@ -115,21 +116,14 @@ class HeteroscedasticNormal(VectorLikelihood):
     def expected_jets(self, mean: Jet, variance: Jet) -> tuple[Jet, Jet]:
         """Jets of the expected mean and sd, from jets of f with last dims (2,) and (2, 2)."""
         center, s = self.centers
-        first, second = mean.first, mean.second
-        of_mean = Jet(
-            mean.value[..., 0] + center,
-            None if first is None else first[..., 0],
-            None if second is None else second[..., 0],
-        )
-        sd = np.exp(s + mean.value[..., 1] + 0.5 * variance.value[..., 1, 1])
-        if first is None or variance.first is None:
-            return of_mean, Jet(sd)
-        slope = first[..., 1] + 0.5 * variance.first[..., 1, 1]
-        if second is None or variance.second is None:
-            return of_mean, Jet(sd, sd[:, None] * slope)
-        bend = second[..., 1] + 0.5 * variance.second[..., 1, 1]
-        bend = bend + slope[:, :, None] * slope[:, None]
-        return of_mean, Jet(sd, sd[:, None] * slope, sd[:, None, None] * bend)
+        log_sd = mean.component(1).plus(variance.component(1, 1), 0.5)
+        return mean.component(0).shifted(center), log_sd.shifted(s).exp()
+
+    def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
+        """The normal distribution with the mean and variance of y, from the same jets."""
+        log_sd = mean.component(1).plus(variance.component(1, 1)).shifted(self.centers[1])
+        square = log_sd.plus(log_sd).exp()  # E exp(2 s)
+        return Predictive((mean.component(0),), variance.component(0, 0).plus(square))
 
     def moments(self, mean: np.ndarray, cov: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances (..., 2) of a new y and of its sd, where (m, s) ~ N(mean, cov)."""

@@ -1,7 +1,7 @@
 """Numbers that vary with x, together with their derivatives in x."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,26 @@ class Jet(NamedTuple):
         """Those of some of the points."""
         first, second = (None if part is None else part[points] for part in self[1:])
         return Jet(self.value[points], first, second)
+
+    def component(self, *at: int) -> "Jet":
+        """One of several numbers at each point, by its place in the last dims."""
+        place: Any = (..., *at)
+        parts: list[Any] = [None if part is None else part[place] for part in self]
+        return Jet(*parts)
+
+    def plus(self, other: "Jet", factor: float = 1.0) -> "Jet":
+        """The sum with a multiple of another jet."""
+        pairs: Any = zip(self, other, strict=True)
+        parts: list[Any] = [None if a is None or b is None else a + factor * b for a, b in pairs]
+        return Jet(*parts)
+
+    def exp(self) -> "Jet":
+        """The exponential, by the chain rule."""
+        value, slope = np.exp(self.value), self.first
+        if slope is None or self.second is None:
+            return Jet(value, None if slope is None else value[:, None] * slope)
+        bend = self.second + slope[:, :, None] * slope[:, None]
+        return Jet(value, value[:, None] * slope, value[:, None, None] * bend)
 
     def shifted(self, constant: float) -> "Jet":
         """The sum with a number that does not vary with x."""

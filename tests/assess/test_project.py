@@ -442,6 +442,12 @@ OTHERS = {
         of_student,
         between_students,
     ),
+    "processes": (
+        lambda: bx.GP(X, y, likelihood="heteroscedastic_normal"),
+        {"lengthscale": [THETA["lengthscale"], [2.0, 3.0, 2.5]], "amplitude": [0.5, 0.3]},
+        of_normal,
+        divergence,
+    ),
     "inducing": (
         lambda: bx.GP(X, y, approximation=bx.Inducing(8), scale=False),
         THETA,

@@ -456,6 +456,40 @@ def test_a_quantile_is_explained_by_its_two_parts(model):
         assert_allclose(found, known, atol=0.1 * expected.std(axis=0).max())
 
 
+def test_relevance_is_of_the_normal_distribution_with_the_moments_of_y(any_model):
+    """KL-diff and KL-diff^2 by differences of the mean and variance that predictions have."""
+    at, step = np.array([[0.4], [1.1]]), 1e-3
+
+    def moments(rows):
+        found = bx.predictions(any_model, THETA, rows, **QUIET)
+        return found["y_mean"].values, found["y_sd"].values ** 2
+
+    (m, V), up, down = (moments(at + shift) for shift in (0.0, step, -step))
+    rates = [(a - b) / (2.0 * step) for a, b in zip(up, down, strict=True)]
+    expected = np.sqrt(rates[0] ** 2 / V + 0.5 * (rates[1] / V) ** 2)
+    for over in ("draws", "mixture"):
+        found = bx.relevance(any_model, THETA, at, over=over, progressbar=False)
+        assert_allclose(found["relevance"].values.ravel(), expected, rtol=1e-5)
+
+
+def test_interactions_are_of_the_mean_and_the_variance_of_y():
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(25, 2))
+    y = X[:, 0] * X[:, 1] + np.exp(X[:, 1] / 2.0) * rng.normal(size=25)
+    model = bx.GP(X, y, likelihood="heteroscedastic_normal", scale=False)
+    theta = {"lengthscale": [[0.9, 1.3], [1.7, 1.1]], "amplitude": [1.0, 0.6]}
+    at, step = np.array([0.4, -0.2]), 1e-2
+    corners = np.array([[a, b] for a in (-1, 1) for b in (-1, 1)])
+    rows = np.vstack([at, at + step * corners])
+    found = bx.predictions(model, theta, rows, **QUIET)
+    moments = found["y_mean"].values, found["y_sd"].values ** 2
+    rates = [v[1:] @ corners.prod(axis=1) / (4.0 * step**2) for v in moments]
+    V = moments[1][0]
+    expected = np.sqrt(rates[0] ** 2 / V + 0.5 * (rates[1] / V) ** 2)
+    pair = bx.interactions(model, theta, [at], progressbar=False)["interaction"]
+    assert_allclose(pair.values.ravel()[1], expected, rtol=1e-3)
+
+
 def test_the_log_variance_of_y_is_refused(model):
     with pytest.raises(ValueError, match="Leave `of` out"):
         bx.attributions(model, THETA, of="log_variance", progressbar=False)
