@@ -11,7 +11,7 @@ import numpy as np
 import pytensor.tensor as pt
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.kernels.profiles import RadialProfile
+from bayes_gpx.kernels.profiles import TINY, RadialProfile
 from bayes_gpx.kernels.stationary import Stationary
 from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, total_of
 
@@ -30,9 +30,6 @@ CLOSED: dict[tuple, Callable[..., Tensor]] = {
     (0, 0, 0): lambda even, first, second, level: level,
 }
 """The terms by the integrals of `RadialProfile.of_path`."""
-
-TINY = 1e-300
-"""The least squared length that is divided by: a path of length 0 has attributions 0, not nan."""
 
 CLOSE, CLOSE_NODES = 0.5, 8
 """Closed forms of a path lose digits on paths shorter than half a lengthscale, where 8
@@ -304,6 +301,9 @@ def _around_corner(profile: RadialProfile, line: _Line, terms: Sequence[tuple]) 
             p = y**2  # dense near the corner, for long paths
             weights = 2.0 * y * rate * p ** (power + 1)
             return (weights * _off_kink(profile, s2 * p**2, k)).sum(axis=0)
+        closed = profile.of_ray(s2, k)
+        if closed is not None:
+            return closed
         near, far = pt.minimum(s2, 1.0), pt.maximum(s2, 1.0)
         by_nodes = (w * t ** (power + 1) * _off_kink(profile, near * t**2, k)).sum(axis=0)
         rise = 1.0 - profile.radial(far, 0)
@@ -319,5 +319,7 @@ def _apart(room: Tensor, r: Tensor, least: Tensor, y: np.ndarray) -> tuple[Tenso
     """Step kappa sinh(y^2) / r from the foot: dense at a kink, wide in algebraic tails."""
     kappa = pt.sqrt(least + 1.0)
     top = pt.arcsinh(room * r / kappa)
-    rate = 2.0 * y * kappa * top * pt.cosh(top * y**2)
-    return kappa * pt.sinh(top * y**2) / r, rate / r
+    grown = pt.expm1(top * y**2)  # gives sinh and cosh in half of their time
+    back = grown / (1.0 + grown)
+    rate = 2.0 * y * top * (1.0 + 0.5 * grown * back)
+    return 0.5 * kappa / r * (grown + back), kappa / r * rate

@@ -1,5 +1,6 @@
 """What radial profiles know of long paths, against integrals of their derivatives."""
 
+import mpmath
 import numpy as np
 import pytensor.tensor as pt
 import pytest
@@ -15,6 +16,18 @@ SECOND = {
     Matern32: lambda s: 3 * 3**0.5 / s * np.exp(-(3**0.5) * s),
 }
 """-1/s d/ds of -1/s d rho/ds."""
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_integrals_outward_from_a_corner(order):
+    """int_0^1 p^(2 k - 1) F_k(p^2 s2) dp, on both sides of where the closed form loses digits."""
+    s2 = np.array([0.0, 1e-12, 1e-3, 0.09999, 0.10001, 0.7, 3.0, 50.0, 1e4])
+    expected = [
+        mpmath.quad(lambda p, v=v: p ** (2 * order - 1) * mpmath.exp(-(p**2) * v / 2), [0, 0.1, 1])
+        for v in s2
+    ]
+    found = ExpQuad().of_ray(pt.constant(s2), order).eval(mode=MODE)
+    assert_allclose(found, np.array(expected, float), rtol=1e-13)
 
 
 @pytest.mark.parametrize("profile", SECOND)
