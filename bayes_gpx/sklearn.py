@@ -22,6 +22,7 @@ from bayes_gpx.data.features import row_labels
 from bayes_gpx.data.numbers import numeric
 from bayes_gpx.data.response import labels_of_part
 from bayes_gpx.explain import attributions, contributions, predictions
+from bayes_gpx.inference.methods import method_named
 from bayes_gpx.likelihoods.base import Likelihood
 from bayes_gpx.model.constraints import Constraint
 from bayes_gpx.model.gp import GP, GPX
@@ -30,7 +31,12 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.utils import check_random_state, column_or_1d
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import (
+        _check_sample_weight,
+        check_consistent_length,
+        check_is_fitted,
+        validate_data,
+    )
 except ImportError as missing:
     raise ImportError(
         "bayes_gpx.sklearn needs scikit-learn: pip install 'bayes_gpx[data]'."
@@ -56,6 +62,7 @@ class _Estimator(BaseEstimator):
         self.model_ = build(X, y, **taken, **more)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         options = {"seed": seed, "progressbar": False, **(self.fit_options or {})}
+        method_named(self.method)  # also where nothing is left to infer
         fixed = not self.model_.objective.free_RVs
         self.idata_ = {} if fixed else self.model_.fit(self.method, **options)
         return self
@@ -300,6 +307,8 @@ class GPClassifier(ClassifierMixin, _Estimator):
         `sample_weight` are the `weights` of `bayes_gpx.GP`; rows of weight 0 are left out.
         """
         X, labels = self._training(X, _of_numpy(y))
+        if labels.dtype == object:
+            labels_of_part(labels)  # refuses missing ones, which cannot be sorted
         check_classification_targets(labels)
         X, labels, known = _counted(X, labels, sample_weight, {})
         self.classes_ = np.unique(labels)
@@ -327,8 +336,9 @@ def _counted(
     """X, y and what is known of the rows, with their weights; rows of weight 0 are left out."""
     if sample_weight is None:
         return X, y, dict(known)
-    weights = np.asarray(sample_weight, "float64")
+    weights = _check_sample_weight(sample_weight, X, dtype="float64")
     rows = {name: np.asarray(v) for name, v in known.items() if v is not None}
+    check_consistent_length(X, y, *rows.values())
     rows["weights"] = weights
     kept = np.flatnonzero(weights)
     if len(kept) == 0:

@@ -290,6 +290,42 @@ def test_sample_weights_are_weights_of_the_model(data):
     assert_allclose(found.predict_proba(X[:5])[:, 1], expected["probability_mean"], rtol=1e-6)
 
 
+@pytest.mark.parametrize("extra", [{}, {"noise_sd": np.ones(40)}])
+@pytest.mark.parametrize("size", [10, 29, 32])
+def test_rows_of_weight_zero_hide_no_wrong_length(extra, size, data):
+    X, y, _ = data
+    weights = np.ones(size)
+    weights[[0, -1]] = 0.0
+    with pytest.raises(ValueError, match=r"sample_weight.shape|inconsistent numbers"):
+        bx.sklearn.GPRegressor().fit(X[:30], y[:30], sample_weight=weights, **extra)
+    weights = np.arange(30) % 2
+    if extra:
+        with pytest.raises(ValueError, match="inconsistent numbers"):
+            bx.sklearn.GPRegressor().fit(X[:30], y[:30], sample_weight=weights, **extra)
+
+
+def test_one_weight_is_that_of_every_row(data):
+    X, y, _ = data
+    one, each = (
+        bx.sklearn.GPRegressor(random_state=0).fit(X[:30], y[:30], sample_weight=weight)
+        for weight in (1.0, np.ones(30))
+    )
+    assert_allclose(one.predict(X[:5]), each.predict(X[:5]))
+
+
+def test_a_missing_label_is_named():
+    labels = np.array(["a", None, "b", "a"], dtype=object)
+    with pytest.raises(ValueError, match="missing"):
+        bx.sklearn.GPClassifier().fit(np.arange(4.0)[:, None], labels)
+
+
+def test_a_method_is_checked_where_nothing_is_left_to_infer(data):
+    X, y, _ = data
+    fixed = {"lengthscale": np.ones(X.shape[1]), "amplitude": 1.0, "sigma": 0.3}
+    with pytest.raises(ValueError, match="unknown 'nonsense'"):
+        bx.sklearn.GPRegressor(priors=fixed, method="nonsense").fit(X, y)
+
+
 def test_dates_are_read_as_models_read_them():
     """In days, at any resolution, also next to numbers and in polars."""
     when = pd.DataFrame({"when": pd.date_range("2020-01-01", periods=30)})
