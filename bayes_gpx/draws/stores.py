@@ -13,7 +13,7 @@ import secrets
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from os import PathLike
@@ -142,6 +142,7 @@ class DrawStore(Store):
         together: int = 1,
     ) -> None:
         make = partial(_make_arrays, shapes, (*DIMS, along, f"{along}_bis"), together)
+        refuse_foreign(path, shapes)
         super().__init__(path, asked, {"entropy": np.random.SeedSequence(seed).entropy}, make)
         self._sums, self._kept, self.done = self.folder / "sums.npz", time.monotonic(), (0, 0)
         with self._claim.held():
@@ -423,8 +424,11 @@ def made_beside(folder: Path) -> Path:
     return made
 
 
-def refuse_foreign(path: str | PathLike) -> None:
-    """Raise unless a path is free, an empty folder, or a store that the package wrote alone."""
+def refuse_foreign(path: str | PathLike, names: Collection[str] = ()) -> None:
+    """Raise unless a path is free, an empty folder, or a store that the package wrote alone.
+
+    Also for a store without any of the arrays `names`, which is the result of another function.
+    """
     path = Path(path)
     if not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return
@@ -442,6 +446,11 @@ def refuse_foreign(path: str | PathLike) -> None:
         raise ValueError(
             f"path: {path} {what} that this package wrote, and is left as it is. Pass a new path, "
             "or remove it yourself."
+        )
+    if names and not {*names} & {*written}:
+        raise ValueError(
+            f"path: {path} holds the result of another function, with {', '.join(written[:3])}, "
+            "and is left as it is. Pass a new path, or remove it yourself."
         )
 
 

@@ -94,7 +94,7 @@ def test_a_kill_costs_neither_the_earlier_store_nor_what_is_done(
     X, Z, y, _, _ = regression
     left = stopping(10**6)
     path, options = tmp_path / "draws.zarr", OPTIONS | {"seed": 4}
-    earlier = bx.predictions(model, fit, seed=1, progressbar=False, path=path).load()
+    earlier = bx.contributions(model, fit, seed=1, progressbar=False, path=path).load()
     given = tmp_path / "given.pkl"
     given.write_bytes(pickle.dumps(((X, y, Z), fit, options, path)))
     done = subprocess.run([sys.executable, "-c", KILLED, str(given)])
@@ -294,6 +294,15 @@ def test_only_what_the_package_wrote_is_replaced(model, fit, tmp_path):
     with pytest.raises(ValueError, match="in the way"):
         bx.predictions(model, fit, **options, path=tmp_path / "new.zarr")
     assert (in_the_way / "notes.txt").read_text() == "years of work"
+
+
+def test_the_result_of_another_function_is_not_replaced(model, fit, tmp_path):
+    options, path = {"seed": 1, "progressbar": False}, tmp_path / "draws.zarr"
+    found = bx.attributions(model, fit, **options, path=path)
+    with pytest.raises(ValueError, match="another function, with attribution.*left as it is"):
+        bx.derivatives(model, fit, **options, path=path)
+    assert_array_equal(opened(path)["attribution"], found["attribution"])
+    bx.attributions(model, fit, **{**options, "seed": 2}, path=path)  # replaces its own
 
 
 def test_a_link_to_a_store_stays_a_link(model, fit, tmp_path):
