@@ -12,6 +12,7 @@ import numpy as np
 import pymc as pm
 import pytensor.tensor as pt
 import xarray as xr
+from pytensor.graph.traversal import ancestors
 
 from bayes_gpx.draws.constraints_met import constraints_met
 from bayes_gpx.draws.leave_one_out import of_responses, responses_labelled
@@ -106,6 +107,7 @@ def infer(
     given["by_rows"] = partial(bound_by_rows, model)
     options = {"progressbar": progressbar, **kwargs, **{k: given[k] for k in chosen.takes}}
     _refuse_truncated(model, truncated)
+    _warn_of_terms(model)
     sampled = _samples_latent(model, latent, method)
     if chosen.inducing and not model.inducing:
         raise ValueError(
@@ -193,6 +195,21 @@ def _near(model: Any, starts: list[dict[str, Any]], options: dict[str, Any]) -> 
 FEWEST_OF_PROCESSES = 100
 """Fewest rows for Laplace's approximation of a mean and a noise process: measured, in
 `benchmarks/process_intervals.csv`."""
+
+
+def _warn_of_terms(model: Any) -> None:
+    """Warn of terms that the user added to the model of PyMC, and that its objective lacks."""
+    whole = model._pymc
+    later = {*whole.potentials, *whole.observed_RVs} - model.own_terms
+    names = {*model.posterior_names.values(), *model.latent_names.values()}
+    own = {whole[name] for name in names & {*whole.named_vars}}  # others are fixed
+    left_out = sorted(str(v.name) for v in later if own & set(ancestors([v])))
+    if left_out and model.objective is not whole:
+        warn(
+            f"fit leaves out {left_out}, which were added to the model, because noise is not "
+            "normal or the model is a hierarchy. To include them, sample the whole model by "
+            "pm.sample(model=model.pymc), and explain these draws."
+        )
 
 
 def _samples_latent(model: Any, latent: str, method: str) -> bool:

@@ -226,6 +226,7 @@ class Model(Views):
         self.posterior_names = {name: variable.name for name, variable in theta.items()}
         self.posterior_names |= {rv.name: rv.name for rv in self.own_variables}
         self.latent_names = latent_names(spec, self.in_model)
+        self.own_terms = {*self._pymc.potentials, *self._pymc.observed_RVs}
         self.hyperparameters = {h.name: h.ndim for h in spec.hyperparameters}
         self.hyperparameters |= {rv.name: rv.ndim for rv in self.own_variables}
 

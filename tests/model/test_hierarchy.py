@@ -34,6 +34,30 @@ BY_FEATURE = {
 }
 
 
+@pytest.mark.parametrize("kind", ["hierarchy", "counts"])
+def test_a_fit_that_leaves_out_terms_of_the_user_says_so(kind):
+    options = {"representation": "hierarchy"} if kind == "hierarchy" else {"likelihood": "poisson"}
+    with pm.Model() as larger:
+        part = bx.GP(X, COUNTS, name="main", **options)
+        pm.Normal("apart", observed=[1.0])  # tells nothing about the model
+    idata = part.fit("map", **QUIET)
+    with larger:
+        pm.Potential("more", -3.0 * larger["main_amplitude"])
+    with pytest.warns(UserWarning, match=r"leaves out \['more'\].*pm.sample\(model=model.pymc\)"):
+        again = part.fit("map", **QUIET)
+    assert_allclose(idata["posterior"]["main_amplitude"], again["posterior"]["main_amplitude"])
+
+
+def test_terms_are_part_of_a_fit_whose_function_is_integrated_out():
+    amplitudes = []
+    for more in (0.0, -30.0):
+        model = bx.GP(X, Y)
+        with model.pymc:
+            pm.Potential("more", more * model.pymc["amplitude"])
+        amplitudes.append(model.fit("map", **QUIET)["posterior"]["amplitude"].item())
+    assert amplitudes[1] < amplitudes[0] / 2
+
+
 def scaled(values):
     return (values - values.mean(0)) / values.std(0)
 
@@ -318,7 +342,8 @@ def test_a_larger_model_can_use_the_weights():
     density = larger.compile_logp(mode=MODE)(larger.initial_point())
     assert np.isfinite(density)
     assert set(model.posterior_names.values()) < {rv.name for rv in larger.free_RVs}
-    assert np.isfinite(model.fit("map", **QUIET)["posterior"]["own_sigma"])
+    with pytest.warns(UserWarning, match="leaves out .'elsewhere'"):
+        assert np.isfinite(model.fit("map", **QUIET)["posterior"]["own_sigma"])
 
 
 def test_latent_values_of_normal_noise_are_sampled_from_a_hierarchy_alone():
