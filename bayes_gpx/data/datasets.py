@@ -163,7 +163,14 @@ def _read(name: str, recipe: Files, file: str, folder: str | PathLike | None) ->
 def _with_units(X: pd.DataFrame, y: pd.Series, known: Mapping[str, str], source: str) -> Data:
     units = {str(column): known.get(str(column), "") for column in [*X.columns, y.name]}
     X.attrs["units"], y.attrs["units"] = units, units[str(y.name)]
+    X.attrs["ranges"], y.attrs["ranges"] = _ranges(X), _ranges(y.to_frame())
     return Data(X, y, units, source)
+
+
+def _ranges(table: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """Least and largest numbers by column, which tell a transformed column from this one."""
+    numbers = table.select_dtypes("number")
+    return {str(name): (values.min(), values.max()) for name, values in numbers.items()}
 
 
 def _from_sklearn(name: str) -> Data:

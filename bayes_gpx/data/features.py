@@ -327,7 +327,19 @@ def units_of(table: Any, name: str) -> dict[str, str]:
         told = dict.fromkeys(columns, told)
     if not isinstance(told, Mapping):
         return {}
-    return {str(c): str(told[c]) for c in columns if told.get(c)}
+    ranges = attrs.get("ranges", {}) if isinstance(attrs, Mapping) else {}
+    known = [c for c in columns if told.get(c)]
+    return {str(c): str(told[c]) for c in known if _within(table, c, ranges.get(c))}
+
+
+def _within(table: Any, column: str, ends: tuple[float, float] | None) -> bool:
+    """Whether a column is within the range that it was read with: else it was transformed."""
+    # pandas passes attributes on to the logarithm of a column, which has another unit.
+    if ends is None:
+        return True
+    values = np.asarray(table if len(np.shape(table)) == 1 else table[column])
+    numbers = values.dtype.kind in "iuf"
+    return numbers and not ((values < ends[0]) | (values > ends[1])).any()
 
 
 def _is_data_array(table: Any) -> bool:

@@ -32,6 +32,17 @@ def test_units_of_a_frame_reach_the_parts_of_a_model(cars):
     assert (bx.to_pandas(found)["unit"].to_numpy().reshape(N, 2) == ["hp", "lb"]).all()
 
 
+def test_transformed_columns_of_a_data_set_lose_their_units():
+    """pandas passes attributes on to a logarithm, which is in another unit."""
+    data = bx.datasets.load("diabetes")
+    X, y = data.X[["age", "bmi"]][:40], data.y[:40]
+    assert bx.GP(X, y).training.units == {n: data.units[n] for n in ("age", "bmi", "progression")}
+    scaled = bx.GP(X.assign(bmi=X["bmi"] / 1000), np.log(y))
+    assert scaled.training.units == {"age": data.units["age"]}
+    labelled = X.assign(bmi=pd.cut(X["bmi"], 3, labels=["low", "mid", "high"]))
+    assert "bmi" not in bx.GP(labelled, y).training.units
+
+
 def test_models_without_units_have_the_name_of_the_response(cars):
     plain = cars.copy()
     plain.attrs = {}
