@@ -139,6 +139,12 @@ def refuse_swapped(model: ModelLike, idata: Draws | None) -> None:
 
 def refuse_other_model(model: ModelLike, idata: Draws) -> None:
     """Raise if a DataTree is not a fit of this model, as far as its contents tell."""
+    if isinstance(idata, dict):
+        raise ValueError(
+            "idata is a dict of fixed hyperparameters, without a group `posterior`, which this "
+            "function needs. Pass the DataTree of model.fit or pm.sample; if there is nothing to "
+            "fit, fix fewer hyperparameters."
+        )
     if "posterior" not in getattr(idata, "children", {}):
         raise ValueError(
             f"idata is a {type(idata).__name__} without a group `posterior`. Pass the DataTree of "

@@ -84,21 +84,26 @@ def coded(frame: Frame, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
 
 
 def values_by_source(
-    frame: Frame, values: np.ndarray, names: Sequence[str]
+    frame: Frame, values: np.ndarray, names: Sequence[str], *, baseline: bool = False
 ) -> dict[str, xr.Variable]:
-    """Values of the user's columns at rows (m, d): `value` and, with any levels, their names."""
+    """Values of the user's columns at rows (m, d): `value` and, with any levels, their names.
+
+    Of baselines (d,) or (B, d) they are `baseline` and `baseline_level`.
+    """
     # `level` is empty for a number.
-    dims, found = ("obs", "feature"), coded(frame, values, names)
-    said = {"value": xr.Variable(dims, found)}
+    found = coded(frame, values, names)
+    dims = ("baseline_row" if baseline else "obs", "feature")[-found.ndim :]
+    said = {"baseline" if baseline else "value": xr.Variable(dims, found)}
     if frame.levels:
-        level = [_named(frame.levels.get(name, ()), found[:, j]) for j, name in enumerate(names)]
-        said["level"] = xr.Variable(dims, np.stack(level, axis=-1))
+        level = [_named(frame.levels.get(name, ()), found[..., j]) for j, name in enumerate(names)]
+        named = "baseline_level" if baseline else "level"
+        said[named] = xr.Variable(dims, np.stack(level, axis=-1))
     return said
 
 
 def _named(levels: Sequence[str], codes: np.ndarray) -> np.ndarray:
     """Name of the level at each of the codes, empty where there is none."""
-    which = np.where(np.isnan(codes), len(levels), codes) if levels else np.zeros(len(codes))
+    which = np.where(np.isnan(codes), len(levels), codes) if levels else np.zeros(codes.shape)
     return np.array([*levels, ""])[which.astype(int)]
 
 

@@ -20,7 +20,7 @@ from bayes_gpx.draws.intervals import (
     MOST_NUMBERS,
     mixture_quantile,
 )
-from bayes_gpx.draws.naming import coded, origin, under_one_name, values_by_source, values_of
+from bayes_gpx.draws.naming import origin, under_one_name, values_by_source, values_of
 from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.normals import blocks, drawn, variances, with_deviations
 
@@ -452,6 +452,9 @@ class Result:
             dataset = dataset.assign_coords(chain=hyper.chain, draw=draw)
         known = {"relative_jitter": float(self._jitter[0])} | origin(self._model)
         dataset.attrs.update({**known, "units": self._question.units, **attrs})
+        if self._model.specification.family == "GP" and dataset.attrs.get("samples"):
+            # No row of a GP deviates from f.
+            dataset.attrs["samples"] = dataset.attrs["samples"].partition(",")[0]
         return dataset if self._store is None else self._store.finished(dataset)
 
     def _beside(self, coords: dict[str, Any]) -> Variables:
@@ -480,8 +483,9 @@ class Result:
             variables["center"] = ("feature", q.center[self._picked])
             variables["offset"] = training.y_scaling.center - np.sum(q.offset)
         if where.baseline_values is not None:
-            points = coded(frame, where.baseline_values, labels)
-            variables["baseline"] = (("baseline_row", "feature")[-points.ndim :], points)
+            said = values_by_source(frame, where.baseline_values, labels, baseline=True)
+            coords |= {name: said.pop(name) for name in {*said} & {"baseline_level"}}
+            variables |= said
         return variables
 
 

@@ -295,15 +295,13 @@ def _by_taylor(
     X = model.training.X
     view = ByChainRule(quantity, where, Response(model, taylor=True))
     asked = view.question
+    start = cast(np.ndarray, where.baseline_values)
     shares, difference = means(model, idata, view, num_draws=num_draws, progressbar=progressbar)
     found = xr.Dataset(
         {
             "attribution_mean": (("obs", "feature"), shares),
             "difference_mean": ("obs", difference),
-            "baseline": (
-                "feature",
-                coded(X, cast(np.ndarray, where.baseline_values), quantity.labels),
-            ),
+            **values_by_source(X, start, quantity.labels, baseline=True),
             "completeness_residual": ("obs", np.abs(shares.sum(axis=1) - difference)),
             **values_by_source(X, where.X_values, quantity.labels),
         },
@@ -317,7 +315,7 @@ def _by_taylor(
             "moments": "means by Taylor expansion around the mean of f, to second order",
         },
     )
-    found = found.set_coords("level") if X.levels else found
+    found = found.set_coords(["level", "baseline_level"] if X.levels else [])
     return found if features is None else found.sel(feature=list(features))
 
 

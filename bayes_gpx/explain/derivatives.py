@@ -135,7 +135,8 @@ def derivatives(
 
 def numbers_among(frame: Frame, features: Sequence[str] | None) -> Sequence[str] | None:
     """The requested features, none categorical; or all numerical features."""
-    named = [name for name in features or () if name in frame.levels]
+    indicators = {c for level in frame.levels for c in frame.of_source(level)}
+    named = [name for name in features or () if name in {*frame.levels, *indicators}]
     numbers = [name for name in frame.columns if name in frame.sources]
     if frame.levels and (named or not numbers):
         raise ValueError(

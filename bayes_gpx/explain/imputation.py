@@ -47,7 +47,7 @@ def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = No
     Raises
     ------
     ValueError
-        For no results, results that differ in rows, features, names of baselines or numbers of
+        For no results, results that differ in rows, features, baselines or numbers of
         draws, invalid weights, and variables without a known mixture, such as bands.
 
     Examples
@@ -99,10 +99,15 @@ def combined(results: Sequence[xr.Dataset], weights: Sequence[float] | None = No
                 f"Result {k} is of {found.attrs.get('event')}, but the first of "
                 f"{first.attrs.get('event')}. Pass the same `of` and `at` for each."
             )
-        if found.attrs.get("baseline") != first.attrs.get("baseline"):
+        named = found.attrs.get("baseline")
+        rows = found.get("baseline")
+        same = named != "given" or rows is None or rows.equals(first["baseline"])
+        if named != first.attrs.get("baseline") or not same:
+            pair = found, first
+            said = [r.attrs.get("baseline") if same else r["baseline"].values for r in pair]
             raise ValueError(
-                f"Result {k} has the baseline {found.attrs.get('baseline')!r}, but the first "
-                f"{first.attrs.get('baseline')!r}. Pass the same `baseline` for each."
+                f"Result {k} has the baseline {said[0]!r}, but the first {said[1]!r}. Pass the "
+                "same `baseline` for each."
             )
         for dim in set(first.coords) & set(first.dims) - DRAWS:
             if not found[dim].equals(first[dim]):

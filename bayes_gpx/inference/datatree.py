@@ -10,6 +10,14 @@ import xarray as xr
 from arviz_base import dict_to_dataset
 from pymc.backends.arviz import find_constants, find_observations
 
+from bayes_gpx.inference.diagnostics import NOT_CONVERGED
+
+UNFINISHED = (
+    "The best start of the optimiser did not converge; see the group `starts`. "
+    "Pass another start=, such as a fit of some of the rows, or tighter priors."
+)
+"""Said of a mode that may not be one."""
+
 
 def of_one(
     model: pm.Model,
@@ -51,7 +59,10 @@ def as_tree(
             }
         ),
     }
-    return xr.DataTree.from_dict(groups)
+    tree = xr.DataTree.from_dict(groups)
+    if optima and not max(optima, key=lambda o: o.log_density).converged:
+        tree.attrs.update(convergence=NOT_CONVERGED, convergence_summary=UNFINISHED)
+    return tree
 
 
 def name_method(tree: xr.DataTree, method: str) -> None:

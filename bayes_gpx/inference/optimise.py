@@ -12,7 +12,7 @@ import xarray as xr
 from scipy.optimize import OptimizeResult, minimize
 
 from bayes_gpx.inference.base import Method, Start, ValueAndSlope
-from bayes_gpx.inference.datatree import as_tree
+from bayes_gpx.inference.datatree import UNFINISHED, as_tree
 from bayes_gpx.inference.diagnostics import ConvergenceWarning
 from bayes_gpx.inference.log_density import Density, observations
 from bayes_gpx.numerics.progress import foretell, progress_bar
@@ -98,11 +98,7 @@ def climb(
         )
     best = max(optima, key=lambda o: o.log_density)
     if not best.converged:
-        warn(
-            "The best start of the optimiser did not converge; see the group `starts`. "
-            "Pass another start=, such as a fit of some of the rows, or tighter priors.",
-            ConvergenceWarning,
-        )
+        warn(UNFINISHED, ConvergenceWarning)
     return optima
 
 

@@ -335,7 +335,7 @@ def plot_importances(
             mean = measure.mean(samples)
             largest = float(mean.max()) or 1.0
             means[name] = mean / largest
-            if samples and float(measure.std(samples).max()) > 0:
+            if samples and bool((measure.max(samples) > measure.min(samples)).any()):
                 intervals[name] = measure.azstats.eti(prob=prob, dim=samples) / largest
             else:
                 intervals[name] = mean.expand_dims(ci_bound=BOUNDS) * np.nan

@@ -171,8 +171,9 @@ def _label(result: xr.Dataset, at: Mapping[Any, Any]) -> str:
             level = str(own["level"].item()) if "level" in own else ""
             since = str(own["unit"].item()) if "unit" in own else ""
             name += f" {level or f'{number(own["value"])} {since}'.rstrip()}"
-            if "baseline" in own.data_vars and not own["baseline"].ndim and not level:
-                name += f" (baseline {number(own['baseline'])})"
+            if "baseline" in own.data_vars and not own["baseline"].ndim:
+                start = str(own["baseline_level"].item()) if level else number(own["baseline"])
+                name += f" (baseline {start})" if start else ""
         if dim in ("feature", "feature_bis", "contrast"):
             words.append(name)
         elif dim != "step" or "feature" not in at:

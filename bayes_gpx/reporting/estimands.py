@@ -26,6 +26,9 @@ A result comes from the `function` of the first of them that it has. An empty `u
 the result, and an empty `interval` an equal-tailed credible interval.
 """
 
+OF = {"heteroscedastic_normal": "mean or sd", "asymmetric_laplace": "quantile"}
+"""What is explained of likelihoods that explain neither f nor the mean response."""
+
 LINKED = ["log odds of a higher ", "probit of a higher ", "latent value of "]
 LINKED += [f"{f} of " for f in ("log odds", "probit", "log rate", "log mean", "log median")]
 """How the units of f begin if they are not the units of the response, which follow."""
@@ -75,6 +78,8 @@ def estimand(result: xr.Dataset, quantity: str) -> str:
         of = f"weight of {attrs['weight']}"
     elif attrs.get("of") == "log_variance":
         of = "log variance"
+    elif event is None and attrs.get("likelihood") in OF:
+        of = OF[attrs["likelihood"]]
     elif attrs.get("scale") == "response":
         of = "mean response" if event is None else "response"
     labels = attrs.get("labels", ())

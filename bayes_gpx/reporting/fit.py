@@ -74,8 +74,8 @@ class Fit:
 
     @property
     def convergence(self) -> tuple[str | None, str | None]:
-        """State and summary of several draws; None of a mode, and in files of early versions."""
+        """State and summary of draws; None of a mode that was found, and in early files."""
         if self.diagnosis is not None:
             return self.diagnosis.convergence, self.diagnosis.summary
-        attrs = self.idata.attrs if self.gives == "weighted" else {}
+        attrs = self.idata.attrs if self.gives != "chains" else {}
         return attrs.get("convergence"), attrs.get("convergence_summary")

@@ -434,3 +434,12 @@ def test_fits_with_a_lengthscale_for_each_indicator_are_read(data):
     older = xr.DataTree.from_dict({"posterior": own.drop_dims("feature").assign(lengthscale=each)})
     found = bx.predictions(model, older, new, keep="summary")
     assert_allclose(found["f_mean"], expected["f_mean"])
+
+
+@pytest.mark.parametrize("function", [bx.derivatives, bx.slopes])
+def test_there_is_no_slope_along_a_level(function, data):
+    X, y, _ = data
+    model = bx.GP(X, y)
+    for name in ("colour", model.training.X.columns[1]):
+        with pytest.raises(ValueError, match="categorical, and there is no slope"):
+            function(model, THETA, features=["age", name], progressbar=False)

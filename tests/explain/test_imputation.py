@@ -159,6 +159,11 @@ def test_different_baselines_are_refused(gappy):
     ]
     with pytest.raises(ValueError, match="Result 1 has the baseline 'zero'"):
         bx.combined(each)
+    rows = [1, 0], [2, 0]
+    given = [bx.attributions(model, THETA, new, baseline=row, **OPTIONS) for row in rows]
+    assert bx.combined([given[0], given[0]]).attrs["baseline"] == "given"
+    with pytest.raises(ValueError, match=r"Result 1 has the baseline array\(\[2., 0.\]\)"):
+        bx.combined(given)
 
 
 def test_scikit_learn_imputes_and_every_fit_takes_part(gappy):

@@ -259,7 +259,9 @@ def test_an_optimiser_that_does_not_arrive_says_so():
         pm.Potential("slope", 1e4 * model["endless"])
         pm.Normal("x", observed=1.0)
     with pytest.warns(ConvergenceWarning, match="did not converge"):
-        Maximum().fit(model, [{}], progressbar=False)
+        idata = Maximum().fit(model, [{}], progressbar=False)
+    assert idata.attrs["convergence"] == "not converged"
+    assert "did not converge" in idata.attrs["convergence_summary"]
 
 
 def test_no_finite_start_is_refused():

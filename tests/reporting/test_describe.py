@@ -95,6 +95,10 @@ def test_levels_dates_labels_and_draws_are_named():
     rows = matrix_of_calls.new_rows(built)["X_new"]
     found = bx.attributions(built, theta, rows, keep="summary", **QUIET)
     assert f"kind {rows['kind'].iloc[1]}: " in bx.describe(found, obs=1)
+    own = bx.attributions(built, theta, rows, baseline=rows[:1], keep="summary", **QUIET)
+    assert own["baseline_level"].sel(feature="kind") == rows["kind"].iloc[0]
+    said = f"kind {rows['kind'].iloc[1]} (baseline {rows['kind'].iloc[0]}): "
+    assert said in bx.describe(own, obs=1)
     since = found["unit"].sel(feature="day").item()
     assert since and f"day 7 {since} (baseline " in bx.describe(found, obs=1)
     steep = bx.derivatives(built, theta, rows, keep="summary", **QUIET)
