@@ -88,7 +88,7 @@ def values_by_source(
 ) -> dict[str, xr.Variable]:
     """Values of the user's columns at rows (m, d): `value` and, with any levels, their names.
 
-    Of baselines (d,) or (B, d) they are `baseline` and `baseline_level`.
+    With `baseline`, for values (d,) or (B, d), the names are `baseline` and `baseline_level`.
     """
     # `level` is empty for a number.
     found = coded(frame, values, names)

@@ -483,9 +483,9 @@ class Result:
             variables["center"] = ("feature", q.center[self._picked])
             variables["offset"] = training.y_scaling.center - np.sum(q.offset)
         if where.baseline_values is not None:
-            said = values_by_source(frame, where.baseline_values, labels, baseline=True)
-            coords |= {name: said.pop(name) for name in {*said} & {"baseline_level"}}
-            variables |= said
+            variables |= values_by_source(frame, where.baseline_values, labels, baseline=True)
+            if frame.levels:
+                coords["baseline_level"] = variables.pop("baseline_level")
         return variables
 
 

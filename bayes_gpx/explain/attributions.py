@@ -16,7 +16,7 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
-from bayes_gpx.draws.naming import coded, origin, recorded, values_by_source
+from bayes_gpx.draws.naming import origin, recorded, values_by_source
 from bayes_gpx.draws.points import Points, from_baseline
 from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import by_draws, or_else
@@ -395,9 +395,12 @@ def _each_baseline(
     merged = side_by_side("baseline", list(starts), each, ["value", "baseline"])
     given = [cast(np.ndarray, start.baseline_values) for start in starts.values()]
     rows = np.stack([np.atleast_2d(values).mean(axis=0) for values in given])
-    means = coded(model.training.X, rows, list(each[0]["feature"].values))
-    table = xr.DataArray(means.T, dims=("feature", "baseline"))
-    return merged.assign(value=each[0]["value"], baseline_value=table)
+    labels = list(each[0]["feature"].values)
+    said = xr.Dataset(values_by_source(model.training.X, rows, labels, baseline=True))
+    said = said.rename(baseline="baseline_value").rename(baseline_row="baseline").transpose()
+    if "baseline_level" in said:
+        merged = merged.assign_coords(baseline_level=said["baseline_level"])
+    return merged.assign(value=each[0]["value"], baseline_value=said["baseline_value"])
 
 
 def warn_if_incomplete(model: Model, found: xr.Dataset, on: str) -> None:

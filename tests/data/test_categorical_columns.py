@@ -443,3 +443,19 @@ def test_there_is_no_slope_along_a_level(function, data):
     for name in ("colour", model.training.X.columns[1]):
         with pytest.raises(ValueError, match="categorical, and there is no slope"):
             function(model, THETA, features=["age", name], progressbar=False)
+
+
+def test_levels_of_baselines_are_named_for_each(data):
+    X, y, new = data
+    model, one, other = bx.GP(X, y), X.iloc[[0]], X[X["colour"] != X["colour"].iloc[0]].iloc[[0]]
+    options = {"keep": "summary", "progressbar": False}
+    named = {"one": one, "mixture": "mean", "other": other}
+    found = bx.attributions(model, THETA, new, baseline=named, **options)
+    levels = found["baseline_level"].sel(feature="colour").to_series().to_dict()
+    assert levels == {"one": one["colour"].item(), "mixture": "", "other": other["colour"].item()}
+    assert (found["baseline_level"].sel(feature="age") == "").all()
+    ages = found["baseline_value"].sel(feature="age", baseline=["one", "other"])
+    assert_allclose(ages, [one["age"].item(), other["age"].item()])
+    rows = pd.concat([one, other])
+    each = bx.attributions(model, THETA, new, baseline=rows, **options)["baseline_level"]
+    assert each.sel(feature="colour").values.tolist() == rows["colour"].tolist()
