@@ -26,8 +26,11 @@ A result comes from the `function` of the first of them that it has. An empty `u
 the result, and an empty `interval` an equal-tailed credible interval.
 """
 
-OF = {"heteroscedastic_normal": "mean or sd", "asymmetric_laplace": "quantile"}
-"""What is explained of likelihoods that explain neither f nor the mean response."""
+OF = {
+    ("heteroscedastic_normal", "response"): "mean or sd",
+    ("asymmetric_laplace", None): "quantile",
+}
+"""Names of explained functions other than f and the mean response, by likelihood and scale."""
 
 LINKED = ["log odds of a higher ", "probit of a higher ", "latent value of "]
 LINKED += [f"{f} of " for f in ("log odds", "probit", "log rate", "log mean", "log median")]
@@ -74,12 +77,13 @@ def _method(result: xr.Dataset) -> str:
 def estimand(result: xr.Dataset, quantity: str) -> str:
     """What a quantity of a result estimates, in words."""
     attrs, of, event = result.attrs, "f", event_of(result)
+    explained = attrs.get("likelihood", "").partition("(")[0], attrs.get("scale")
     if "weight" in attrs:
         of = f"weight of {attrs['weight']}"
     elif attrs.get("of") == "log_variance":
         of = "log variance"
-    elif event is None and attrs.get("likelihood") in OF:
-        of = OF[attrs["likelihood"]]
+    elif event is None and explained in OF:
+        of = OF[explained]
     elif attrs.get("scale") == "response":
         of = "mean response" if event is None else "response"
     labels = attrs.get("labels", ())

@@ -111,6 +111,27 @@ def test_levels_dates_labels_and_draws_are_named():
     assert text.startswith("We estimated the probability of yes at x (unit: probability).")
 
 
+@pytest.mark.parametrize(
+    ("likelihood", "on", "words"),
+    [
+        (bx.likelihoods.asymmetric_laplace(0.9), "response", "derivative of quantile(x)"),
+        (bx.likelihoods.asymmetric_laplace(0.9), "latent", "derivative of quantile(x)"),
+        ("heteroscedastic_normal", "response", "derivative of mean or sd(x)"),
+        ("heteroscedastic_normal", "latent", "derivative of f(x)"),
+        ("poisson", "response", "derivative of mean response(x)"),
+    ],
+)
+def test_explained_functions_are_named(likelihood, on, words):
+    X, y = np.linspace(-1, 1, 14)[:, None], np.arange(14) % 4
+    several = likelihood == "heteroscedastic_normal"
+    theta = {"lengthscale": [[1.0], [2.0]] if several else [1.0]}
+    theta |= {"amplitude": [0.5, 0.3] if several else 0.5}
+    theta |= {"sigma": 0.3} if isinstance(likelihood, bx.likelihoods.Likelihood) else {}
+    model = bx.GP(X, y, likelihood=likelihood)
+    found = bx.derivatives(model, theta, X[:1], on=on, draws=20, seed=1, **QUIET)
+    assert words in bx.describe(found)
+
+
 def test_a_single_draw_has_no_interval():
     found, built, _ = called("relevance")
     assert "These estimates have no intervals." in bx.describe(found)
