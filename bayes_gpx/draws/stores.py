@@ -58,7 +58,8 @@ class Store:
 
     # `asked` is a digest of everything that determines the numbers: an unfinished store with this
     # digest is resumed, with its own `record`. None starts again. `make` writes the new store, if
-    # its arrays are known. Anything at the path that the package did not write is refused.
+    # its arrays, `names`, are known. Anything at the path that the package did not write is
+    # refused, and a result without any of these arrays.
 
     def __init__(
         self,
@@ -66,9 +67,10 @@ class Store:
         asked: str | None,
         record: dict[str, Any],
         make: Callable[[Path], None] | None = None,
+        names: Collection[str] = (),
     ) -> None:
         self.path = Path(path).resolve()
-        refuse_foreign(self.path)
+        refuse_foreign(self.path, names)
         self.folder = self.path.with_name(f"{self.path.name}.unfinished")
         self.store = self.folder / "store"
         known = self._resumable(asked)
@@ -142,8 +144,8 @@ class DrawStore(Store):
         together: int = 1,
     ) -> None:
         make = partial(_make_arrays, shapes, (*DIMS, along, f"{along}_bis"), together)
-        refuse_foreign(path, shapes)
-        super().__init__(path, asked, {"entropy": np.random.SeedSequence(seed).entropy}, make)
+        record = {"entropy": np.random.SeedSequence(seed).entropy}
+        super().__init__(path, asked, record, make, names=shapes)
         self._sums, self._kept, self.done = self.folder / "sums.npz", time.monotonic(), (0, 0)
         with self._claim.held():
             self._open(shapes, sums if self.resumed else ())
