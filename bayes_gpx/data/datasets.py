@@ -170,7 +170,7 @@ def _with_units(X: pd.DataFrame, y: pd.Series, known: Mapping[str, str], source:
 def _ranges(table: pd.DataFrame) -> dict[str, tuple[float, float]]:
     """Least and largest numbers by column, which tell a transformed column from this one."""
     numbers = table.select_dtypes("number")
-    return {str(name): (values.min(), values.max()) for name, values in numbers.items()}
+    return {str(name): (float(v.min()), float(v.max())) for name, v in numbers.items()}
 
 
 def _from_sklearn(name: str) -> Data:
