@@ -54,6 +54,7 @@ def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFr
         For a dataset without draws and means, and an invalid `ci_prob`.
     """
     prob = interval_probability(ci_prob, dataset)
+    dataset = dataset.drop_vars("baseline_level", errors="ignore")
     means = [str(name).removesuffix("_mean") for name in dataset if str(name).endswith("_mean")]
     means = [name for name in means if name != RESPONSE]  # which another name has
     drawn = [str(name) for name in dataset if DRAWS <= set(dataset[name].dims)]

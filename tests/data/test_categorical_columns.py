@@ -454,6 +454,7 @@ def test_levels_of_baselines_are_named_for_each(data):
     levels = found["baseline_level"].sel(feature="colour").to_series().to_dict()
     assert levels == {"one": one["colour"].item(), "mixture": "", "other": other["colour"].item()}
     assert (found["baseline_level"].sel(feature="age") == "").all()
+    assert "baseline_level" not in bx.to_pandas(found)  # as the baseline itself
     ages = found["baseline_value"].sel(feature="age", baseline=["one", "other"])
     assert_allclose(ages, [one["age"].item(), other["age"].item()])
     rows = pd.concat([one, other])
