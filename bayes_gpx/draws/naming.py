@@ -14,6 +14,7 @@ import xarray as xr
 from bayes_gpx.data.features import INTERCEPT, Frame
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.stores import describe
+from bayes_gpx.likelihoods import KNOWN
 from bayes_gpx.system.warning import collected
 
 RESPONSE = "response"
@@ -62,6 +63,12 @@ def units_of_result(result: xr.Dataset) -> str:
         return str(of_output.item())
     units = str(result.attrs["units"])
     return units if label is None or label.ndim else f"{units}: {label.item()}"
+
+
+def of_processes(result: xr.Dataset) -> bool:
+    """Whether the classes of a result are processes, with a unit each."""
+    known = KNOWN.get(result.attrs.get("likelihood", ""), {})
+    return any(likelihood.processes for likelihood in known.values())
 
 
 def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:

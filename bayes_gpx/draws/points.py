@@ -381,15 +381,6 @@ def rows_numbered(n: int, obs: Labels) -> np.ndarray:
     return wanted
 
 
-def refuse_classes(model: ModelLike, what: str) -> None:
-    """Raise for a model of several classes, which does not support the request."""
-    if model.specification.classes is not None:
-        raise ValueError(
-            f"{what} with likelihood={str(model.specification.likelihood)!r}: several latent "
-            "values of a row are not supported here. Use bx.derivatives or bx.attributions."
-        )
-
-
 def read_observed(dataset: xr.Dataset, y: Column) -> xr.DataArray:
     """Observed responses at a dataset's predictions, (obs,), in its order; classes as codes."""
     one_output(dataset)

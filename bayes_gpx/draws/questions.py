@@ -50,7 +50,7 @@ class Question:
         Sums (c, width) of the operator's numbers that make the components, on the model's scale, as
         indicators add to their categorical column; None if each number is a component.
     by_class
-        What is added for each of several classes, (C,), beside the offset; None for nothing.
+        What is added for each of several classes beside the offset: (C,) or (C, c), or None.
     center
         Centers (c,) of the components' features, kept with the numbers.
     noisy
@@ -269,16 +269,18 @@ def component(model: Any, names: tuple[str, ...], order: int) -> Question:
     # The constant has the center of y, and is added where no summand of the kernel is constant. All
     # of several outputs have it where one of them has.
     scaling, outputs = model.training.y_scaling, model.training.outputs
-    center = np.ravel(scaling.center)[0]
+    observation, center = model.specification.observation, np.ravel(scaling.center)[0]
     moved = np.any(center if outputs is None else outputs.scaling.center)
     found = names if CONSTANT in names or not moved else (*names, CONSTANT)
+    constant = np.array(found) == CONSTANT
     return Question(
         name="component",
         operator=_Components(order),
         axes=(Axis("component", found),),
         mixes=None if found == names else np.eye(len(found), len(names)),
         factor=np.full(len(found), scaling.scale),
-        offset=np.where(np.array(found) == CONSTANT, center, 0.0),
+        offset=np.where(constant, center, 0.0),
+        by_class=np.outer(observation.centers, constant) if observation.processes else None,
         units=latent_units(model),
         total=("f", _value),
     )

@@ -193,8 +193,8 @@ class Result:
         if question.beside and beside is not None:
             found[question.beside[0]] = beside[0], variances(beside[1])
         if question.total and total is not None:
-            factor = question.factor[0]
-            whole, spread = total[0] * factor + np.sum(question.offset), total[1] * factor**2
+            factor, offset = question.factor[0], question.offset_of(label).sum()
+            whole, spread = total[0] * factor + offset, total[1] * factor**2
             found[question.total[0]] = whole[:, None], spread[:, None]
             of_sum = 0.0 if cov is None else cov.sum(axis=(1, 2))
             missed = np.abs([mean.sum(axis=1) - whole, of_sum - spread])
@@ -302,7 +302,7 @@ class Result:
             self._accumulate(question.name, rows, own[..., kept], 0.0, cov=none, label=label)
             if question.total and total is not None:
                 whole = total[..., label] if self.classes else total
-                whole = whole * question.factor[0] + np.sum(question.offset)
+                whole = whole * question.factor[0] + question.offset_of(label).sum()
                 self._accumulate(question.total[0], rows, whole[..., None], 0.0, label=label)
                 missed = np.abs(own.sum(axis=-1) - whole).max(axis=0)
                 self._keep_residuals(missed[None], rows, label)

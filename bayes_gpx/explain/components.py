@@ -19,7 +19,7 @@ from bayes_gpx.draws.questions import responds
 from bayes_gpx.explain.answered import answered, documented
 from bayes_gpx.kernels.additive import ElementarySymmetric
 from bayes_gpx.kernels.normal_form import Term
-from bayes_gpx.kernels.summands import Summand, summands
+from bayes_gpx.kernels.summands import CONSTANT, Summand, summands
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.component_variances import measure_of, orthogonal
 from bayes_gpx.processes.gaussian_process import GaussianProcess
@@ -181,6 +181,8 @@ def components_of(model: Model, order: int) -> tuple[list[Summand], tuple[str, .
     names = named or [part.called(model.training.X.columns) for part in parts]
     if model.specification.grouped:  # after those of the kernel, as `IndexedProcess` has them
         names = [*names, GROUP]
+    if model.specification.processes:  # each has an intercept
+        names = [*names, CONSTANT]
     unique = []
     for name in names:
         free = name
@@ -198,11 +200,6 @@ def kernel_of(model: Model) -> Kernel:
         raise ValueError(
             "A GPX is a sum of contributions, one for each feature, and has no other components. "
             "Use bx.contributions."
-        )
-    if specification.processes:
-        raise ValueError(
-            f"The processes of likelihood={specification.likelihood!r} have kernels of their own, "
-            "which are not divided into components. Use bx.attributions or bx.shapley_values."
         )
     return kernels_of(model)[0]
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pytensor.tensor as pt
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws.each_draw import at_training_rows
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.draws.naming import origin, recorded
-from bayes_gpx.draws.points import refuse_classes
 from bayes_gpx.explain.components import components_of, orthogonal_kernel
 from bayes_gpx.kernels.summands import REMAINDER
 from bayes_gpx.numerics.threads import on_cores
@@ -21,8 +21,6 @@ from bayes_gpx.posteriors.component_variances import component_variances
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
     from bayes_gpx.posteriors.base import OneDraw
-    from bayes_gpx.posteriors.gaussian import Posterior
-    from bayes_gpx.posteriors.low_rank import LowRank
 
 
 @dataclass(frozen=True)
@@ -30,9 +28,14 @@ class _Variances:
     order: int
 
     def __call__(self, draw: OneDraw) -> list:
-        found = draw.strategy.condition(draw.given)
-        posterior = draw.strategy.posterior(draw.given, found)
-        return component_variances(cast("Posterior | LowRank", posterior), self.order)
+        """Variances, of several classes with the class as the first axis."""
+        strategy, given = draw.strategy, draw.given
+        found = strategy.condition(given)
+        posteriors = (strategy.posterior(given, found, label) for label in given.labels)
+        each = [component_variances(cast(Any, q(given.smooth)), self.order) for q in posteriors]
+        return (
+            [pt.stack(values) for values in zip(*each, strict=True)] if given.columns else each[0]
+        )
 
 
 @recorded
@@ -80,6 +83,8 @@ def sobol_indices(
         `variance`          chain, draw               f squared
         ==================  ========================  ======================
 
+        Those of several classes have a last dim `class`.
+
         `sobol` is E[V_u] / E[V] for each hyperparameter draw: expectations are over f given the
         data, and V, the variance of f, excludes its constant. `variance` is E[V]. `total` adds all
         components that contain the feature. `shapley_effect` divides each component evenly among
@@ -89,7 +94,7 @@ def sobol_indices(
     Raises
     ------
     ValueError
-        For other kernels, groups, constraints and several classes.
+        For other kernels, groups and constraints.
 
     Notes
     -----
@@ -116,7 +121,6 @@ def sobol_indices(
     {'x0': 0.8, 'x1': 0.0, 'x0:x1': 0.2}
     """
     refuse_swapped(model, idata)
-    refuse_classes(model, "sobol_indices")
     additive, d = orthogonal_kernel(model), model.training.d
     if model.specification.constraints is not None:
         raise ValueError(
@@ -143,11 +147,16 @@ def sobol_indices(
     variables["sobol"] = ("component",), shares
     variables["variance"] = (), whole * float(model.training.y_scaling.scale) ** 2
     named: dict[str, Any] = {}
-    for name, (dims, values) in variables.items():
+    several = () if model.specification.classes is None else ("class",)
+    for name, (own, values) in variables.items():
+        dims = *several, *own
         named[name] = ("chain", "draw", *dims), values
         named[f"{name}_mean"] = dims, values.mean(axis=(0, 1))
         spread = 1.0 if not hyper.alone else np.nan  # one draw has no spread
         named[f"{name}_sd"] = dims, spread * values.std(axis=(0, 1))
     coords = {"chain": hyper.chain, "draw": hyper.draw, "component": labels}
     coords["feature"] = list(model.training.X.columns)
-    return xr.Dataset(named, coords, origin(model) | {"relative_jitter": float(jitter)})
+    if several:
+        coords["class"] = list(model.class_labels(False))
+    found = xr.Dataset(named, coords, origin(model) | {"relative_jitter": float(jitter)})
+    return found.transpose(..., *several)

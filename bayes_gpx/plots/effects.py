@@ -14,7 +14,7 @@ from arviz_plots.visuals import hline
 
 from bayes_gpx.aliases import Backend, Labels
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.draws.naming import units_of_result
+from bayes_gpx.draws.naming import of_processes, units_of_result
 from bayes_gpx.plots.layout import backend_named, draw
 from bayes_gpx.plots.selection import (
     MOST_PANELS,
@@ -294,7 +294,7 @@ def plot_components(
         pc_kwargs,
         backend=backend,
         cols=["component"],
-        sharey=True,
+        sharey=not of_processes(dataset),
     )
 
 

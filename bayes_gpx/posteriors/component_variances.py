@@ -29,8 +29,8 @@ from bayes_gpx.kernels.composite import Active
 from bayes_gpx.kernels.elementary import Constant
 from bayes_gpx.kernels.normal_form import Term, terms
 from bayes_gpx.numerics.linear_algebra import solve, solve_root
-from bayes_gpx.posteriors.gaussian import Posterior
-from bayes_gpx.posteriors.low_rank import LowRank
+from bayes_gpx.posteriors.gaussian import Gaussian
+from bayes_gpx.posteriors.low_rank import LowRankGaussian
 
 
 def orthogonal(kernel: Kernel, d: int) -> Term:
@@ -49,12 +49,12 @@ def orthogonal(kernel: Kernel, d: int) -> Term:
     )
 
 
-def component_variances(posterior: Posterior | LowRank, order: int) -> list[Tensor]:
+def component_variances(posterior: Gaussian | LowRankGaussian, order: int) -> list[Tensor]:
     """Expected variances of components, on the model's scale.
 
-    The posterior is a `GaussianProcess` given values at rows, with or without noise, or through
-    inducing values. Returns tensors: of each component of up to `order` features (k,); of f, a
-    scalar; and of all components without a feature (d,).
+    The posterior, of any operator, is a `GaussianProcess` given values at rows, with or without
+    noise, or through inducing values. Returns tensors: of each component of up to `order` features
+    (k,); of f, a scalar; and of all components without a feature (d,).
     """
     process, u, Q = _given(posterior)
     term = orthogonal(process.kernel, u.x.type.shape[1])
@@ -82,21 +82,20 @@ def component_variances(posterior: Posterior | LowRank, order: int) -> list[Tens
     return [pt.stack(each), total(columns), pt.stack(without)]
 
 
-def _given(posterior: Posterior | LowRank) -> tuple[Any, Any, Tensor]:
+def _given(posterior: Gaussian | LowRankGaussian) -> tuple[Any, Any, Tensor]:
     """The process, the values it is conditioned on, and Q.
 
     For inducing values with the Cholesky factor R of their covariance, the coefficients R^-1 u have
     a posterior N(a, V), so Q = R^-T (a a' - I + V) R^-1.
     """
-    alpha, root = posterior.alpha, posterior.root
-    outer = alpha[:, None] * alpha
-    if isinstance(posterior, Posterior):
-        return posterior.process, posterior.u, outer - solve(root, pt.eye(alpha.shape[0]))
-    seen, spread = posterior.seen, posterior.spread
-    one = pt.eye(alpha.shape[0])
-    V = solve(root, one) if spread is None else pt.dot(spread, spread.T)
+    if isinstance(posterior, Gaussian):
+        alpha = posterior.alpha
+        return posterior.process, posterior.u, alpha[:, None] * alpha - posterior.formed
+    a, seen, spread = posterior.coefficients, posterior.seen, posterior.spread
+    one = pt.eye(a.shape[0])
+    V = solve(posterior.root, one) if spread is None else pt.dot(spread, spread.T)
     half = solve_root(seen.inducing_root, one)
-    return seen.process, seen.inducing, pt.dot(half.T, pt.dot(outer - one + V, half))
+    return seen.process, seen.inducing, pt.dot(half.T, pt.dot(a[:, None] * a - one + V, half))
 
 
 def measure_of(part: Kernel) -> Measure:

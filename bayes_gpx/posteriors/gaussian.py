@@ -4,7 +4,7 @@ For any linear operator L and observed quantities u,
 
     mean = K_Lu alpha          cov = K_LL - K_Lu C K_uL
 
-`alpha` and `C` come from a posterior (`bayes_gpx.posteriors`). C is never formed: it is `root^-T
+`alpha` and `C` come from a posterior (`bayes_gpx.posteriors`). C is not formed here: it is `root^-T
 root^-1` with a triangular root.
 """
 
@@ -38,6 +38,11 @@ class Gaussian:
     def mean(self) -> Tensor:
         """Obs-major, component-minor, (c m,)."""
         return pt.dot(self.K_Lu, self.alpha)
+
+    @property
+    def formed(self) -> Tensor:
+        """C itself, (n, n), for quantities that are no covariances."""
+        return solve(self.root, pt.eye(self.alpha.shape[0]))
 
     @cached_property
     def mean_alone(self) -> Tensor:

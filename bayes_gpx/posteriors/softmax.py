@@ -36,6 +36,12 @@ class OfOneClass(Gaussian):
         back = solve_upper(self.root, self.alone._explained)
         return solve_root(self.joint, back)
 
+    @property
+    def formed(self) -> Tensor:  # noqa: D102
+        C = self.alone.formed
+        through = solve_root(self.joint, C)
+        return C - pt.dot(through.T, through)
+
     @cached_property
     def variance(self) -> Tensor:  # noqa: D102
         return self.alone.variance + pt.sqr(self.shared).sum(axis=0)

@@ -123,13 +123,22 @@ def test_orders_that_are_not_asked_for_are_a_remainder():
     assert_allclose(every.sum(), 1.0, rtol=1e-9)
 
 
-def test_of_labels_they_are_those_of_the_latent_function():
-    model = bx.GP(X, Y > 5.0, likelihood="bernoulli", kernel=kernel_of(ROWS), scale=False)
+@pytest.mark.parametrize("approximation", [None, bx.Inducing(X[:6])])
+@pytest.mark.parametrize("likelihood", ["bernoulli", "categorical"])
+def test_of_labels_they_are_those_of_latent_functions(likelihood, approximation):
+    y = np.digitize(Y, [4.5, 5.0] if likelihood == "categorical" else [5.0])
+    own = {"likelihood": likelihood, "approximation": approximation, "scale": False}
+    model = bx.GP(X, y, kernel=kernel_of(ROWS), **own)
     found = bx.sobol_indices(model, {}, **QUIET)
     grid = np.array([[a, b] for a in ROWS[:, 0] for b in ROWS[:, 1]])
     parts = bx.components(model, {}, grid, keep="summary", **QUIET)
     squares = (parts["component_mean"] ** 2 + parts["component_sd"] ** 2).mean("obs")[:3]
-    assert_allclose(found["sobol_mean"] * found["variance_mean"], squares, rtol=1e-8)
+    varying = (found["sobol_mean"] * found["variance_mean"]).transpose(*squares.dims)
+    assert_allclose(varying, squares, rtol=1e-7)
+    if likelihood == "categorical":
+        assert found["total"].dims == ("chain", "draw", "feature", "class")
+        assert found["class"].values.tolist() == [0, 1, 2]
+        assert_allclose(found["shapley_effect_mean"].sum("feature"), np.ones(3), rtol=1e-9)
 
 
 @pytest.mark.parametrize("likelihood", ["normal", pytest.param("poisson", marks=pytest.mark.slow)])

@@ -266,6 +266,37 @@ def test_derivatives_of_the_sd_are_differences_of_predictions(any_model):
         assert_allclose(found[k], difference, rtol=1e-6)
 
 
+def test_components_are_those_of_dense_algebra(model):
+    """At the mode, alpha is the slope of log p(y | f), and the information is Fisher's."""
+    new = np.array([[-1.0], [0.3], [2.5]])
+    found = bx.components(model, THETA, new, **QUIET)
+    assert found["component"].values.tolist() == ["expquad", "constant"]
+    m, s = bx.predictions(model, THETA, **QUIET)["f_mean"].values.T
+    miss, precision = Y - m, np.exp(-2.0 * s)
+    alpha = miss * precision, miss**2 * precision - 1.0
+    centers = Y.mean(), np.log(Y.std()) - 1.0
+    level = np.array([0.0, 1.5**2])
+    K, across, above = (scaled_prior(*at) for at in ((X, X), (new, X), (new, new)))
+    for c, W in enumerate((precision, np.full(N, 2.0))):
+        C = np.linalg.inv(K[c] + np.diag(1.0 / W))
+        parts = (across[c] - level[c], above[c] - level[c]), (level[c] * np.ones((3, N)), level[c])
+        for name, center, (part, own) in zip(
+            ("expquad", "constant"), (0.0, centers[c]), parts, strict=True
+        ):
+            one = found.isel({"class": c}).sel(component=name)
+            assert_allclose(one["component_mean"], center + part @ alpha[c], atol=1e-7)
+            variance = np.diag(own - part @ C @ part.T)
+            assert_allclose(one["component_sd"] ** 2, variance, atol=1e-9)
+
+
+def test_components_add_up(any_model):
+    found = bx.components(any_model, THETA, X[::5], **QUIET)
+    f = bx.predictions(any_model, THETA, X[::5], **QUIET)
+    assert_allclose(found["component_mean"].sum("component"), f["f_mean"], atol=1e-9)
+    assert_allclose(found["f_sd"], f["f_sd"], rtol=1e-9)
+    assert found["completeness_residual"].max() < 1e-9
+
+
 def test_constant_log_sd_is_normal_noise(model):
     """With an amplitude of 0 the posterior of the mean is a GP's at the mode of the noise sd."""
     theta = THETA | {"amplitude": [1.0, 1e-6]}

@@ -11,6 +11,7 @@ import xarray as xr
 
 from bayes_gpx.data.features import INTERCEPT
 from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.naming import of_processes
 from bayes_gpx.explain.partial_dependence import FEW_VALUES
 from bayes_gpx.explain.weights import deviation_sds
 from bayes_gpx.plots import (
@@ -39,8 +40,9 @@ def _by_label(found: xr.Dataset) -> Iterator[tuple[str, xr.Dataset]]:
     if "class" not in found.dims:
         yield "", found
         return
+    kind = "the" if of_processes(found) else "label"
     for label in found["class"].values:
-        yield f" of label {label}", found.sel({"class": label})
+        yield f" of {kind} {label}", found.sel({"class": label})
 
 
 def _weights(findings: Findings) -> Iterator[Part]:
