@@ -55,18 +55,25 @@ def standard_scaling(frame: Frame, name: str, moments: Moments) -> Scaling:
 
 def warn_of_copies(frame: Frame, name: str, moments: Moments | None = None) -> None:
     """Warn of columns that hold the same, perhaps in other units: no data tell them apart."""
+    if told := copies_told(frame, name, moments):
+        warn(told)
+
+
+def copies_told(frame: Frame, name: str, moments: Moments | None = None) -> str | None:
+    """Name columns that hold the same, in a sentence for readers; None without."""
     alike: dict[bytes, list[str]] = {}
     pairs = _directions(frame) if moments is None else _standardized(frame, moments)
     for held, source in pairs:
         alike.setdefault(held, []).append(source)
     copies = [_listed(columns) for columns in alike.values() if len(columns) > 1]
-    if copies:
-        more = f", and {len(copies) - MOST_COPIES} more sets" if len(copies) > MOST_COPIES else ""
-        warn(
-            f"{name} has columns that hold the same values, perhaps in other units: "
-            f"{'; '.join(copies[:MOST_COPIES])}{more}. The data do not determine how attributions "
-            "and slopes are divided among them: read only the sum, or drop all but one."
-        )
+    if not copies:
+        return None
+    more = f", and {len(copies) - MOST_COPIES} more sets" if len(copies) > MOST_COPIES else ""
+    return (
+        f"{name} has columns that hold the same values, perhaps in other units: "
+        f"{'; '.join(copies[:MOST_COPIES])}{more}. The data do not determine how attributions "
+        "and slopes are divided among them: read only the sum, or drop all but one."
+    )
 
 
 def _listed(columns: Sequence[str]) -> str:

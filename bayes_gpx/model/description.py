@@ -97,8 +97,13 @@ def _prior(model: Any, name: str) -> str:
     variable = model.variables[name]
     # A variable made from ``pm.HalfNormal.dist(1)`` was not given a method for this by PyMC.
     written = variable.str_repr() if hasattr(variable, "str_repr") else str_for_dist(variable)
-    made_of = written.partition("Deterministic(f(")[2].removesuffix("))")
-    return f"made of {made_of}" if made_of else written.partition("~")[2].strip()
+    if made_of := written.partition("Deterministic(f(")[2].removesuffix("))"):
+        return f"made of {made_of}"
+    said = written.partition("~")[2].strip()
+    if said.startswith("Gamma") and said.endswith("<constant>)"):  # PyMC has one over the rate
+        scale = variable.owner.op.dist_params(variable.owner)[1].eval()
+        return said.replace("<constant>", f"{1.0 / scale:.4g}")
+    return said
 
 
 def described(model: Any) -> str:

@@ -28,7 +28,7 @@ from bayes_gpx.plots.selection import (
     required,
     short,
     shortened,
-    with_unit,
+    with_units,
 )
 from bayes_gpx.plots.visuals import (
     NEGATIVE,
@@ -146,7 +146,7 @@ def plot_derivatives(
             ("point_estimate", means_along, mean, along),
             ("signs", _signs, positive, {"value": value, "band": wide, "prob": prob}),
             ("average", _average, wide, {"value": value, "average": average}),
-            *value_axis(value, "slope", with_unit, x=None),
+            *value_axis(value, "slope", with_units(value), named=False),
         ],
         f"Slopes{about(dataset)}{some} [{units_of_result(dataset)}]; {pale_ticks}",
         pc_kwargs,
@@ -331,7 +331,7 @@ def plot_path(
     title = f"Slopes{about(dataset)} on the path to observation {dataset.attrs['explains']}, "
     title += f"{against(dataset)}{some}"
     title += f"; {dataset.attrs['ci_prob']:.0%} bands (light: simultaneous); dashed: mean slope"
-    labels = {"title": title_of, "size": 9, "x": with_unit, "y": units}
+    labels = {"title": title_of, "size": 9, "x": with_units(chosen["value"]), "y": units}
     pc_kwargs.setdefault("col_wrap", 2)
     return draw(
         mean.rename("derivative"),

@@ -1,6 +1,7 @@
 """How layers are drawn in the panels of a figure, with its caption, legend and color bars."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -38,6 +39,12 @@ POINTS, LINE = 10, 88
 
 BETWEEN, SHORT = 6, 10
 """Letters between the titles of two panels next to each other, and in the shortest line."""
+
+SURE = 0.5
+"""Share of a line that panels next to each other have for their titles in any layout."""
+
+MARGIN, LINE_HEIGHT = 8, 0.17
+"""Dots between titles that are next to each other, and the height of a line, in inches."""
 
 DOTS, LETTER, GAP = 100, 0.085, 0.8
 """For plotly: dots per inch, width of a letter and smallest gap between panels, in inches."""
@@ -184,10 +191,9 @@ def add_title(pc: PlotCollection, text: str) -> None:
             grid = place.get_gridspec()
             across = max(LINE // grid.ncols - BETWEEN, SHORT)
             up = max(int(figure.get_figheight() / grid.nrows / LETTER), SHORT)
-            for label, letters in ((axes.title, across), (axes.yaxis.label, up)):
-                lines = label.get_text().split("\n")
-                wrapped = (wrap(line, letters, break_long_words=False) for line in lines)
-                label.set_text("\n".join(chain.from_iterable(wrapped)))
+            _wrap(axes.yaxis.label, up)
+            if grid.ncols == 1:
+                _wrap(axes.title, across)
             named = isinstance(axes.xaxis.get_major_locator(), FixedLocator)
             levels = axes.get_xticklabels() if named else []
             if sum(len(level.get_text()) + 1 for level in levels) > across:
@@ -196,6 +202,42 @@ def add_title(pc: PlotCollection, text: str) -> None:
     for written in figure.findobj(Text):
         if "$" in written.get_text():  # of a name: not a formula
             written.set_parse_math(False)
+    _wrap_to_panels(figure)
+
+
+def _wrap(label: Text, letters: int) -> None:
+    """Break the lines of a label between words."""
+    lines = label.get_text().split("\n")
+    wrapped = (wrap(line, letters, break_long_words=False) for line in lines)
+    label.set_text("\n".join(chain.from_iterable(wrapped)))
+
+
+def _wrap_to_panels(figure: Any) -> None:
+    """Break titles and names of axes that do not fit between those of panels next to them."""
+    # Matplotlib leaves no room for them, and how wide they are is known after a layout.
+    long, added = [], Counter[int]()
+    for axes in figure.axes:
+        place = axes.get_subplotspec()
+        columns = 1 if place is None else place.get_gridspec().ncols
+        for label in (axes.title, axes.xaxis.label) if columns > 1 else ():
+            if max(map(len, label.get_text().split("\n"))) > SURE * LINE / columns:
+                long.append((label, place.rowspan.start))
+    if not long:
+        return
+    figure.draw_without_rendering()
+    boxes = [axes.get_window_extent() for axes in figure.axes if axes.get_subplotspec() is not None]
+    centers = np.unique([round(0.5 * (box.x0 + box.x1)) for box in boxes])
+    apart = np.diff(centers).min() if len(centers) > 1 else figure.bbox.width
+    for label, row in long:
+        box = label.get_window_extent()
+        center = 0.5 * (box.x0 + box.x1)
+        room = min(apart, 2.0 * center, 2.0 * (figure.bbox.width - center)) - MARGIN
+        if box.width > room:
+            lines = label.get_text().split("\n")
+            _wrap(label, max(int(max(map(len, lines)) * room / box.width), SHORT))
+            more = label.get_text().count("\n") + 1 - len(lines)
+            added[row] = max(added[row], more)
+    figure.set_figheight(figure.get_figheight() + LINE_HEIGHT * added.total())
 
 
 def symmetric(values: xr.DataArray, cmap: str) -> Scale:

@@ -23,12 +23,12 @@ from bayes_gpx.plots.selection import (
     MOST_ROWS,
     ONE_AXIS,
     about,
+    contrasts_shortened,
     in_panels,
     refuse_no_dataset,
     required,
     short,
-    shortened,
-    with_unit,
+    with_units,
 )
 from bayes_gpx.plots.visuals import (
     REFERENCE,
@@ -165,7 +165,8 @@ def plot_predictions(
     elif name == "probability" and not cols:
         vertical = f"probability of {short(labels[0])}"
     horizontal = f"predicted {what.removeprefix('expected ') if number else vertical}"
-    texts: dict[str, Any] = {"x": horizontal if value is None else with_unit(value), "y": vertical}
+    below = horizontal if value is None else with_units(value)(value)
+    texts: dict[str, Any] = {"x": below, "y": vertical}
     if cols:
         texts["title"] = lambda da: short(da["class"])
     layers.append(("", few_numbers, mean, {}))
@@ -362,7 +363,7 @@ def plot_comparisons(
             mean,
             [
                 ("reference", vline, no_effect, REFERENCE),
-                ("", names_down, mean, {"names": shortened(names)}),
+                ("", names_down, mean, {"names": contrasts_shortened(names)}),
                 ("interval", bars_across, bounds, {"width": 3, "color": "C0"}),
                 ("point_estimate", points_across, mean, {"color": "C0"}),
                 ("", few_numbers, mean, {"most": 4}),
@@ -379,7 +380,7 @@ def plot_comparisons(
             "dataset.isel(contrast=[0, 1])."
         )
     contrasts = mean["contrast"].values
-    titles = dict(zip(contrasts, shortened(contrasts), strict=True))
+    titles = dict(zip(contrasts, contrasts_shortened(contrasts), strict=True))
     labels = {"title": lambda da: titles[da["contrast"].item()], "x": "observations, sorted"}
     labels["y"] = what
     return draw(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from os.path import commonprefix
 from typing import Any
 
@@ -32,6 +32,12 @@ MOST_ROWS = 1000
 
 LONGEST_NAME, BELOW_PANEL = 40, 24
 """Most letters of a name left of a panel, and of one with a value or below a small panel."""
+
+MOST_PLACES = 3
+"""Most places where a shortened name shows how it differs from others."""
+
+ARROW = " → "
+"""Between the ends of a change."""
 
 LONGEST_UNIT = 8
 """Most letters of a unit after a value; longer ones are texts, such as "days since 2020-01-31"."""
@@ -171,10 +177,10 @@ def in_panels(dataset: xr.Dataset, along: str) -> xr.Dataset:
     for dim in (dim for dim in SEVERAL if dim not in ONE_AXIS and dim in dataset.dims):
         whole = [n for n in dataset if {dim, along} & {*dataset[n].dims} == {dim}]
         kept, names = dataset.drop_vars(whole), dataset[dim].values
-        called = "baseline " * (dim == "baseline")
-        labels = [
-            f"{short(label, 24)}, {called}{name}" for name in names for label in kept[along].values
-        ]
+        called = [f", {'baseline ' * (dim == 'baseline')}{name}" for name in names]
+        room = max(BELOW_PANEL - max(map(len, called)), BELOW_PANEL // 2)
+        each = shortened(kept[along].values, room)
+        labels = [f"{label}{name}" for name in called for label in each]
         dataset = xr.concat(
             [kept.isel({dim: k}, drop=True) for k in range(len(names))],
             along,
@@ -359,11 +365,17 @@ def with_values(value: xr.DataArray) -> list[str]:
     return [f"{name} = {text}{unit}" for name, text, unit in texts]
 
 
-def with_unit(da: xr.DataArray) -> str:
+def with_units(values: xr.DataArray) -> Callable[[xr.DataArray], str]:
     """Text of the one feature that a panel is about, with its unit where that is known."""
-    feature = short(da["feature"], BELOW_PANEL)
-    unit = da.coords["unit"].item() if "unit" in da.coords else ""
-    return f"{feature} [{unit}]" if unit else feature
+    features = values["feature"].values.ravel()
+    names = dict(zip(features, shortened(features, BELOW_PANEL), strict=True))
+
+    def text(da: xr.DataArray) -> str:
+        unit = da.coords["unit"].item() if "unit" in da.coords else ""
+        name = names[da["feature"].item()]
+        return f"{name} [{unit}]" if unit else name
+
+    return text
 
 
 def short(label: Any, longest: int = LONGEST_NAME) -> str:
@@ -377,13 +389,38 @@ def short(label: Any, longest: int = LONGEST_NAME) -> str:
 
 
 def shortened(labels: Iterable[Any], longest: int = LONGEST_NAME) -> list[str]:
-    """Such texts of several labels, which show where labels first differ."""
+    """Such texts of several labels, which show where labels differ."""
     labels = list(labels)
     found = {str(label): short(label, longest) for label in labels}
-    for text in set(found.values()):
-        same = [label for label, own in found.items() if own == text]
-        begin = max(0, len(commonprefix(same)) - longest // 2)
-        for label in same if len(same) > 1 else ():
-            part = label[begin : begin + longest - 2]
-            found[label] = f"…{part}" + "…" * (begin + len(part) < len(label))
+    places: dict[str, list[int]] = {label: [] for label in found}
+    for _ in range(MOST_PLACES):
+        alike: dict[str, list[str]] = {}
+        for label, text in found.items():
+            alike.setdefault(text, []).append(label)
+        for same in alike.values():
+            for label in same if len(same) > 1 else ():
+                places[label].append(len(commonprefix(same)))
+                found[label] = _around(label, places[label], longest)
     return [found[str(label)] for label in labels]
+
+
+def _around(label: str, places: Sequence[int], longest: int) -> str:
+    """A label cut to its begin, its end, and what is around places between them."""
+    ends = longest // (4 * len(places))
+    size = (longest - 2 * ends - len(places) - 1) // len(places)
+    kept = {*range(ends), *range(len(label) - ends, len(label))}
+    for place in places:
+        kept |= {*range(place - size // 2, place - size // 2 + size)}
+    parts = "".join(letter if k in kept else "\0" for k, letter in enumerate(label))
+    return "…".join(part for part in parts.split("\0") if part)
+
+
+def contrasts_shortened(contrasts: Sequence[str]) -> list[str]:
+    """Texts of contrasts; both ends of a change are cut, so that both remain."""
+    texts = dict(zip(contrasts, shortened(contrasts), strict=True))
+    long = [text for text in texts if ARROW in text and len(text) > LONGEST_NAME]
+    ends = [text.rsplit(ARROW, 1) for text in long]
+    room = BELOW_PANEL, LONGEST_NAME - BELOW_PANEL - len(ARROW)
+    cut = (shortened((end[k] for end in ends), most) for k, most in enumerate(room))
+    texts |= dict(zip(long, map(ARROW.join, zip(*cut, strict=True)), strict=True))
+    return [texts[contrast] for contrast in contrasts]

@@ -11,7 +11,7 @@ from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import ListedColormap, to_hex, to_rgb
 
 from bayes_gpx.plots.layout import Layer, Scale
-from bayes_gpx.plots.selection import covers_zero, digits, short, with_unit
+from bayes_gpx.plots.selection import covers_zero, digits, short, with_units
 
 type Text = str | Callable[[xr.DataArray], str]
 """A text, or how it follows from the variable in a panel."""
@@ -251,10 +251,10 @@ def label_axes(
 
 
 def value_axis(
-    value: xr.DataArray, y: str, title: Text | None = None, x: Text | None = with_unit
+    value: xr.DataArray, y: str, title: Text | None = None, *, named: bool = True
 ) -> list[Layer]:
     """Layers that name an axis of values, with names of levels, and the vertical axis."""
-    texts = {"x": x, "y": y, "title": title}
+    texts = {"x": with_units(value) if named else None, "y": y, "title": title}
     return [("", ticks_along, value, {}), ("labels", label_axes, value, texts)]
 
 

@@ -1,5 +1,7 @@
 """Plots of attributions of one and of many observations show the numbers that they are given."""
 
+import itertools
+
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,7 +11,7 @@ from matplotlib.colors import to_hex, to_rgb
 from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
-from bayes_gpx.plots.selection import short, shortened
+from bayes_gpx.plots.selection import contrasts_shortened, short, shortened
 from bayes_gpx.plots.visuals import EDGE, NEGATIVE, ON_WHITE, POSITIVE, few_numbers
 
 FEATURES = ["wind", "rain", "sun", "ice"]
@@ -521,6 +523,41 @@ def test_short_names_differ_where_the_names_do():
     assert max(map(len, found)) <= 24 and found[3:] == ["age", "age"]
     assert [text[text.index("no. ") + 4 :][:2] for text in found[:3]] == ["1 ", "2 ", "12"]
     assert shortened(names[:1], 24) == [short(names[0], 24)]
+
+
+def test_short_names_that_differ_in_two_places_keep_their_ends():
+    names = [
+        f"income of the {whose} in the year {when} the interview in EUR"
+        for whose in ("household", "respondent")
+        for when in ("before", "after")
+    ]
+    found = shortened(names, 24)
+    assert len({*found}) == 4 and max(map(len, found)) <= 24
+    assert all(text.startswith("inc") and text.endswith("EUR") for text in found)
+
+
+def test_both_ends_of_long_changes_remain():
+    long = "occupation farming, semi-skilled or unskilled worker"
+    found = contrasts_shortened(
+        [f"{long} → {end}" for end in ("student", "manager")] + ["age +1 sd"]
+    )
+    assert max(map(len, found)) <= 40 and found[2] == "age +1 sd"
+    assert [text.split(" → ")[1] for text in found[:2]] == ["student", "manager"]
+
+
+def test_titles_and_names_of_axes_stay_within_their_figure():
+    """Of narrow panels, whose titles are wider than they are."""
+    data = attributed(3)
+    names = [f"average of the monthly income no. {k} of all households" for k in range(4)]
+    data = data.assign_coords(feature=names)
+    figure = bx.plot_dependence(data, backend="matplotlib").viz["figure"].item()
+    figure.canvas.draw()
+    boxes = [axes.xaxis.label.get_window_extent() for axes in figure.axes]
+    assert len({box.y1 for box in boxes}) < len(boxes)
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.overlaps(other)
+    assert all(0 <= box.x0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0 for box in boxes)
+    assert len({axes.xaxis.label.get_text() for axes in figure.axes}) == 4
 
 
 def test_labels_of_a_heatmap_do_not_touch_beside_long_names():

@@ -109,7 +109,7 @@ def _fit(findings: Findings) -> Iterator[Part]:
     yield Pairs(rows)
     if len(findings.some) < len(findings.where.index):
         yield Prose(
-            f"Averages below are over {len(findings.some)} of {len(findings.where.index)} "
+            f"Averages of this report are over {len(findings.some)} of {len(findings.where.index)} "
             "observations.",
             "note",
         )

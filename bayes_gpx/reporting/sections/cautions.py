@@ -10,6 +10,7 @@ import pymc as pm
 import xarray as xr
 
 from bayes_gpx.data.gaps import IMPUTED
+from bayes_gpx.data.scaling import copies_told
 from bayes_gpx.draws.constraints_met import UNLIKELY
 from bayes_gpx.draws.points import read_baseline, rows_outside
 from bayes_gpx.explain import predictions
@@ -148,6 +149,14 @@ def _imputed(findings: Fit) -> Iterator[Part]:
             yield Prose(f"{said} Intervals do not include the uncertainty of these values.", "bad")
 
 
+def _copies(findings: Fit) -> Iterator[Part]:
+    """Columns that hold the same values."""
+    training = findings.model.training
+    told = copies_told(training.X, "X", training.moments) if training.stored else None
+    if told is not None:
+        yield Prose(told, "bad")
+
+
 def _baseline(findings: Findings) -> Iterator[Part]:
     if findings.by_place:
         return
@@ -228,7 +237,7 @@ def _completeness(findings: Findings) -> Iterator[Part]:
     yield Prose(text, "good" if residual <= LARGEST_RESIDUAL else "bad")
 
 
-OF_FIT = (_inference, _hidden, _examined, _imputed, contradicted)
+OF_FIT = (_inference, _hidden, _examined, _imputed, _copies, contradicted)
 """Cautions that depend on the fit alone, not on the rows or the baseline."""
 
 CAUTIONS = Section(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +15,15 @@ import xarray as xr
 from bayes_gpx.assess.compare import scores
 from bayes_gpx.inference.diagnostics import FEWEST_DRAWS, LOWEST_BFMI
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.plots.selection import shortened
 from bayes_gpx.reporting.page import TONES, Part, Prose, Section, Table, number, picture
 
 if TYPE_CHECKING:
     from bayes_gpx.reporting.results import Findings
 
 
-MOST_PANELS = 12
-"""Panels of a figure, one for each number that is a hyperparameter."""
+MOST_PANELS, TITLE = 12, 32
+"""Panels of a figure, one for each number that is a hyperparameter; and letters of a title."""
 
 PRIOR_DRAWS = 2000
 """Draws of each prior, plotted with the posterior."""
@@ -125,6 +126,11 @@ def _each(draws: xr.Dataset) -> Iterator[tuple[str, np.ndarray]]:
             yield f"{name}[{label}]", array.values[:, :, *place]
 
 
+def _titles(names: Sequence[str]) -> dict[str, str]:
+    """Titles of panels that are three in a row, by the names of their quantities."""
+    return dict(zip(names, shortened(names, TITLE), strict=True))
+
+
 def _panels(count: int) -> dict[str, Any]:
     """Options of a figure with so many panels, three in a row."""
     size = {
@@ -149,10 +155,10 @@ def _prior(findings: Findings) -> Iterator[Part]:
         }
     ).assign_coords({d: posterior[d] for own in dims for d in own if d in posterior.coords})
     both = [dict(_each(one)) for one in (prior, posterior)]
-    names = list(both[1])[:MOST_PANELS]
-    trees = [xr.Dataset({n: (("chain", "draw"), one[n]) for n in names}) for one in both]
+    titles = _titles(list(both[1])[:MOST_PANELS])
+    trees = [xr.Dataset({t: (("chain", "draw"), one[n]) for n, t in titles.items()}) for one in both]
     tree = xr.DataTree.from_dict(dict(zip(("prior", "posterior"), trees, strict=True)))
-    options = _panels(len(names))
+    options = _panels(len(titles))
     if findings.alone:
         pc = az.plot_dist(
             tree,
@@ -160,16 +166,16 @@ def _prior(findings: Findings) -> Iterator[Part]:
             visuals={"point_estimate_text": False, "point_estimate": False},
             **options,
         )
-        az.add_lines(pc, values={name: float(trees[1][name].values.flat[0]) for name in names})
+        az.add_lines(pc, values={t: float(trees[1][t].values.flat[0]) for t in trees[1]})
         said = "Priors (curves) and the values found (lines)."
     else:
         pc = az.plot_prior_posterior(tree, **options)
         said = "Prior and posterior. Where they agree, the data say little."
-    for name in names:
-        panel = pc.viz["plot"][name].item()
+    for name, title in titles.items():
+        panel = pc.viz["plot"][title].item()
         every = np.concatenate([np.quantile(one[name], [0.005, 0.97]) for one in both])
         panel.set_xlim(every.min(), every.max() + 0.05 * np.ptp(every))
-    left = len(both[1]) - len(names)
+    left = len(both[1]) - len(titles)
     yield picture(pc, said + (f" {left} more are not shown." if left else ""))
 
 
@@ -177,7 +183,8 @@ def _trace(findings: Findings) -> Iterator[Part]:
     if not findings.fitted or len(findings.hyper.chain) < 2:
         return
     draws = dict(list(_each(_draws(findings)))[:MOST_PANELS])
-    found = xr.Dataset({name: (("chain", "draw"), values) for name, values in draws.items()})
+    titles = _titles([*draws])
+    found = xr.Dataset({titles[n]: (("chain", "draw"), values) for n, values in draws.items()})
     found = found.assign_coords(chain=findings.hyper.chain, draw=findings.hyper.draw)
     tree = xr.DataTree.from_dict({"posterior": found})
     pc = az.plot_trace(tree, **_panels(len(draws)))
