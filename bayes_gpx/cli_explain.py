@@ -187,7 +187,8 @@ def explain_command(
     results = Results()
     how["seen"] = results.add if as_json else None
     blocks = explained(model, idata, rows.X, rows.beside(), **how)
-    write_blocks(blocks, places, len(rows.X), quiet, "Explaining")
+    functions = 2 if model.training.Z is None else 4
+    write_blocks(blocks, places, len(rows.X), quiet, "Explaining", functions)
     if out is not None:
         features = len(model.training.X.sources)
         say(f"wrote {out}: {len(rows.X)} rows by {features} features; {bounds_of(ci_prob)}.")

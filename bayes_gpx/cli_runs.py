@@ -113,15 +113,21 @@ def write_blocks(
     rows: int,
     quiet: bool,
     label: str,
+    functions: int = 1,
 ) -> None:
-    """Write blocks of tables, one for each file, in full or as far as they were interrupted."""
+    """Write blocks of tables, one for each file, in full or as far as they were interrupted.
+
+    Each block calls so many explanation functions.
+    """
     from bayes_gpx.export.tables import CHUNK, as_csv
+    from bayes_gpx.numerics.progress import of_several
     from bayes_gpx.system.files import replaced
 
     done = 0
     options: dict[str, Any] = {"label": label, "file": sys.stderr, "hidden": quiet}
     with ExitStack() as opened, click.progressbar(length=rows, **options) as bar:
         files = [opened.enter_context(replaced(place)) for place in places]
+        opened.enter_context(of_several(functions * -(-rows // CHUNK), always=not quiet))
         try:
             for tables in blocks:
                 for file, table in zip(files, tables, strict=False):

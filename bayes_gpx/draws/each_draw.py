@@ -20,7 +20,7 @@ from bayes_gpx.draws.graphs import Structure, data_of
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.turns import ONCE, Cases, Turns, Work, factors_of, in_threads
-from bayes_gpx.numerics.progress import progress_bar
+from bayes_gpx.numerics.progress import announced, progress_bar, speaks
 from bayes_gpx.numerics.threads import THREADED_FROM, begin_turn, blas_threads, parallel_densities
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.memory import in_words, refuse_beyond
@@ -150,7 +150,7 @@ def each_draw(
         task = progress.add_task(description, total=len(draws) * len(blocks))
         serial = in_parts or order >= THREADED_FROM
         workers = 1 if serial else parallel_densities(max(order, m))
-        said = description if progressbar else ""
+        said = description if speaks(progressbar) else ""
         for size, found in turns.found(workers, said):
             for number, theta, rows, key, arrays, jitter in found:
                 yield number, of_outputs(theta), rows, key, arrays, jitter
@@ -199,9 +199,9 @@ def at_training_rows(
             in_threads(structure, build, data, [*hyper], n)
             for data in map(partial(_data, model, training, structure, groups, order), blocks)
         )
-        tracked = progress.track(
-            found, total=len(blocks) * len(hyper), description="Leaving rows out, by draw"
-        )
+        total, what = len(blocks) * len(hyper), "Leaving rows out, by draw"
+        found = announced(found, total, what if speaks(progressbar) else "")
+        tracked = progress.track(found, total=total, description=what)
         arrays, jitters = zip(*tracked, strict=True)
     columns = [_joined_blocks(column, len(blocks)) for column in zip(*arrays, strict=True)]
     if groups is not None and blocks[0] is not None:

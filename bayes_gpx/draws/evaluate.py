@@ -223,7 +223,7 @@ def evaluate(
     )
     cases: Sequence[Case] = [(k, {"label": np.asarray(k)}) for k in range(len(result.classes))]
     told: dict[str, Any] = {"cases": cases or ONCE, "progressbar": progressbar}
-    told["description"] = f"Computing {question.name} of {m} rows, by draw"
+    told["description"] = f"Computing {question.name} of {m} row{'s' * (m > 1)}, by draw"
     if paired:
         found = _each_sum(model, hyper, build, where, width=row, **told)
     else:

@@ -24,6 +24,7 @@ from bayes_gpx.draws.intervals import MOST_DRAWS
 from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.draws.stores import RowStore
 from bayes_gpx.likelihoods.events import KINDS
+from bayes_gpx.numerics.progress import of_several
 from bayes_gpx.system.digests import digest
 from bayes_gpx.system.tasks import in_turn
 from bayes_gpx.validation import count, known_executor, one_of
@@ -145,7 +146,8 @@ def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
         if np.ndim(at) and given.get("path") is not None:
             raise ValueError("path was given with several values of at. Pass one of them.")
         view = cast(Any, model).of_event
-        each = [ask(view(of, v), *rest, **given) for v in values.tolist()]
+        with of_several(len(values)):
+            each = [ask(view(of, v), *rest, **given) for v in values.tolist()]
         if not np.ndim(at):
             return each[0]
         first, others = each[0], each[1:]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from itertools import batched
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 import pytensor.tensor as pt
@@ -311,31 +312,31 @@ def _end(frame: Frame, name: str, value: Any) -> End:
 class _Changes:
     """Differences of f between rows with some columns at one value and at another.
 
-    `baseline` holds three rows for each contrast: 1 for columns that are replaced rather than
-    moved, and both ends.
+    `pairs` are numbers of ends, of which `baseline` holds two rows: 1 for columns that are replaced
+    rather than moved, and the values.
     """
 
     tied: bool
-    contrasts: int
+    pairs: tuple[tuple[int, int], ...]
 
     def __call__(self, asked: Asked) -> operators.Operator:
-        ends = []
-        for k in range(self.contrasts):
-            changed, low, high = (asked["baseline"][3 * k + part] for part in range(3))
-            ends += [self._at(asked, asked["X"] * (1.0 - changed) + end) for end in (low, high)]
-        return operators.Combination(tuple(ends), self._combined)
-
-    def _at(self, asked: Asked, X: Tensor) -> operators.Operator:
-        moved = asked.at(X=X)
+        # All rows at all ends are points of one operator: a graph of few nodes, for any contrasts.
+        x, ends = asked["X"], max(map(max, self.pairs)) + 1
+        d = x.type.shape[1]
+        given = asked["baseline"].reshape((-1, 2, 1, d))
+        X, rows = x * (1.0 - given[:, 0]) + given[:, 1], pt.tile(pt.arange(x.shape[0]), ends)
+        beside = {n: asked[n][rows] for n in ("Z", "group") if asked[n] is not None}
+        moved = asked.at(X=X.reshape((-1, d)), **beside)
         Z = moved.Z_along if self.tied else moved["Z"]
-        return operators.evaluate(moved.points, Z, smooth=True)
+        values = operators.evaluate(moved.points, Z, smooth=True)
+        return operators.Combination((values,), self._combined)
 
-    @staticmethod
-    def _combined(*rows: Tensor) -> Tensor:
-        apart = [high - low for low, high in zip(rows[::2], rows[1::2], strict=True)]
+    def _combined(self, values: Tensor) -> Tensor:
+        low, high = map(list, zip(*self.pairs, strict=True))
+        ends = values.reshape((max(*low, *high) + 1, -1, values.shape[1]))
+        apart = (ends[high] - ends[low]).transpose(1, 0, 2)
         # Obs-major: (m, contrasts, k) flattened in its first two axes.
-        stacked = pt.stack(apart, axis=1)
-        return stacked.reshape((-1, rows[0].shape[1]))
+        return apart.reshape((-1, values.shape[1]))
 
 
 def of_contrasts(
@@ -346,20 +347,24 @@ def of_contrasts(
     for contrast in contrasts:
         own = np.isin(np.arange(training.d), contrast.columns)
         center = training.X_scaling.center if contrast.moves else 0.0
-        ends = [contrast.at(np.full((1, training.d), center), end) for end in (0, 1)]
-        scaled = [own * training.X_scaling.apply(end)[0] for end in ends]
-        rows += [own & (not contrast.moves), *scaled]
+        for end in (0, 1):
+            at = contrast.at(np.full((1, training.d), center), end)
+            scaled = own * training.X_scaling.apply(at)[0]
+            rows.append([own & (not contrast.moves), scaled])
+    # Contrasts share ends, such as the rows as they are.
+    ends, number = np.unique(np.array(rows, float), axis=0, return_inverse=True)
     quantity = replace(
         questions.value(model, smooth=True),
         name="comparison",
-        operator=_Changes(training.tied, len(contrasts)),
+        operator=_Changes(training.tied, tuple(cast(Any, batched(number.ravel().tolist(), 2)))),
         axes=(Axis("contrast", tuple(contrast.label for contrast in contrasts)),),
         table=None,
         factor=np.full(len(contrasts), training.f_scaling.scale),
         offset=0.0,
     )
     asked = where.having(positions=None)
-    return quantity, replace(asked, common=asked.common | {"baseline": np.array(rows, float)})
+    ends = ends.reshape((-1, training.d))
+    return quantity, replace(asked, common=asked.common | {"baseline": ends})
 
 
 def _by_draws(

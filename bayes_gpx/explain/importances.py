@@ -22,6 +22,7 @@ from bayes_gpx.draws.scales import Latent, Response, response_units
 from bayes_gpx.draws.views import AtRows, ByChainRule
 from bayes_gpx.explain.answered import documented, has_outputs, of_each_output
 from bayes_gpx.explain.null import by_permutation, replicates
+from bayes_gpx.numerics.progress import of_several
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.prior_functions import WAVES
 from bayes_gpx.validation import one_of
@@ -172,19 +173,21 @@ def importances(
         sd = np.sqrt(np.bincount(frame.groups, variances))
         each_one = sd / hyper.values[lengthscale][..., first]
         found["inverse_lengthscale"] = np.repeat(each_one, each, axis=1)
-    if {"mean_absolute_derivative", "mean_squared_derivative"} & set(measures):
-        found |= _derivatives(functions, where, on_response, on, progressbar)
-    if {"sobol_first", "sobol_total"} & set(measures):
+    by_slopes = {"mean_absolute_derivative", "mean_squared_derivative"} & set(measures)
+    by_sobol = [name for name in ("sobol_first", "sobol_total") if name in measures]
+    with of_several(bool(by_slopes) + SOBOL_SAMPLES * bool(by_sobol)):
+        if by_slopes:
+            found |= _derivatives(functions, where, on_response, on, progressbar)
+        if by_sobol:
 
-        def of(X: np.ndarray) -> np.ndarray:
-            return values(functions, points(model, X), on, progressbar=progressbar)
+            def of(X: np.ndarray) -> np.ndarray:
+                return values(functions, points(model, X), on, progressbar=progressbar)
 
-        counted = counts_of_rows(model, where)
-        indices = sobol(of, where.X_values, seed, frame.groups, counted)
-        shares = zip(("sobol_first", "sobol_total"), indices, strict=True)
-        for name, (share, error) in shares:
-            if name in measures:
-                found |= {name: share, f"{name}_mc_error": error}
+            counted = counts_of_rows(model, where)
+            indices = sobol(of, where.X_values, seed, frame.groups, counted)
+            shares = dict(zip(("sobol_first", "sobol_total"), indices, strict=True))
+            for name in by_sobol:
+                found |= dict(zip((name, f"{name}_mc_error"), shares[name], strict=True))
     size = next(iter(found.values())).shape[1]
     coords = {
         "chain": hyper.chain,

@@ -25,7 +25,7 @@ from bayes_gpx.inference.diagnostics import (
     ConvergenceWarning,
 )
 from bayes_gpx.inference.log_density import Density, observations
-from bayes_gpx.inference.optimise import EVALUATIONS, Elsewhere, Optimum, climb
+from bayes_gpx.inference.optimise import EVALUATIONS, Elsewhere, Optimum, climb, in_turns
 from bayes_gpx.numerics.progress import announce, foretell, progress_bar
 from bayes_gpx.numerics.threads import THREADED_FROM, TURN, begin_turn, parallel_densities
 from bayes_gpx.system.warning import warn
@@ -108,9 +108,10 @@ def weighted_draws(
     rng, count = np.random.default_rng(seed), ROUNDS[CONVERGED] * max(draws, FEWEST_PROPOSED)
     first = density.unconstrain(starts[0])
     climbs = EVALUATIONS * (len(starts) + 1)
+    places = in_turns(first)
     foretell(
         "Drawing around the mode of the posterior density",
-        lambda: density.height(first),
+        lambda: density.height(next(places)),
         climbs + 2 * len(first) + count,
         _workers(observations(model)),
         progressbar,

@@ -15,7 +15,7 @@ from bayes_gpx.inference.datatree import as_tree
 from bayes_gpx.inference.diagnostics import NOT_CONVERGED, ConvergenceWarning, diagnose
 from bayes_gpx.inference.laplace import mode_and_spread
 from bayes_gpx.inference.log_density import Density
-from bayes_gpx.inference.optimise import Elsewhere
+from bayes_gpx.inference.optimise import Elsewhere, in_turns
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.progress import foretell
 from bayes_gpx.system.tasks import cores
@@ -80,10 +80,10 @@ class NUTS(Method):
         else:
             mode = density.unconstrain(around)
             optima, spread = [], NEAR * np.eye(len(mode))
-        evaluate = density.value_and_slope()
+        evaluate, places = density.value_and_slope(), in_turns(mode)
         what = f"Sampling {chains} chains of {tune} + {draws} draws"
         times = LEAPS * chains * (tune + draws)
-        foretell(what, lambda: evaluate(mode), times, at_a_time, progressbar)
+        foretell(what, lambda: evaluate(next(places)), times, at_a_time, progressbar)
         if nuts_sampler == "nutpie":
             given: dict[str, Any] = {"draws": draws, "tune": tune, "chains": chains, "seed": seed}
             given |= {"cores": at_a_time, "progress_bar": progressbar, **kwargs}

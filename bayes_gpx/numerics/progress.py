@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from operator import length_hint
 from time import perf_counter
 
@@ -26,7 +27,35 @@ WORTH_SAYING = 5.0
 PROBE = 400
 """Rows of the matrices with a product that measures the machine's speed."""
 
+READY, WAITED, LONG_ENOUGH = 0.05, 0.005, 0.5
+"""Seconds in which results come that were ready, without which one was, and for a rate."""
+
 _CHEAPER: ContextVar[tuple[str, float] | None] = ContextVar("_CHEAPER", default=None)
+
+_SEVERAL: ContextVar["_Several | None"] = ContextVar("_SEVERAL", default=None)
+
+
+@dataclass
+class _Several:
+    calls: int
+    always: bool
+    said: bool = False
+
+
+@contextmanager
+def of_several(calls: int, *, always: bool = False) -> Iterator[None]:
+    """Let the first of so many similar calls announce all; `always` without a display, too."""
+    token = _SEVERAL.set(_SEVERAL.get() or _Several(calls, always))
+    try:
+        yield
+    finally:
+        _SEVERAL.reset(token)
+
+
+def speaks(wanted: bool) -> bool:
+    """Whether computations are announced."""
+    several = _SEVERAL.get()
+    return wanted or (several is not None and several.always)
 
 
 @contextmanager
@@ -105,9 +134,31 @@ def foretell(
 
 def announce(what: str, seconds: float, more: str = ".") -> None:
     """Say how long a computation will take, if it is long; only the main thread speaks."""
+    if (several := _SEVERAL.get()) is not None:
+        seconds *= 0 if several.said else several.calls
     if seconds > WORTH_SAYING and threading.current_thread() is threading.main_thread():
+        if several is not None:
+            several.said = True
         said = f"{what}: {spoken(seconds)} or so{more}"
         Console(stderr=True, soft_wrap=True).print(said, highlight=False)
+
+
+def announced[T](found: Iterable[T], total: int, what: str) -> Iterator[T]:
+    """Yield results, and announce the rest once their rate is known; "" announces nothing."""
+    # Results come in bunches, so a rate is that of whole ones: from the first to what was there
+    # before a wait. The first result waits for what is compiled.
+    begun = last = 0.0
+    ready = 0
+    for count, one in enumerate(found, start=1):
+        since = perf_counter() - begun if begun else 0.0
+        if what and last > LONG_ENOUGH and since - last > WAITED:
+            announce(what, (total - count + 1) * last / (count - 1 - ready))
+            what = ""
+        yield one
+        begun = begun or perf_counter()
+        last = perf_counter() - begun
+        if last < READY:
+            ready = count
 
 
 def seconds_of(evaluate: Callable[[], object]) -> float:

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from bayes_gpx.numerics import progress
-from bayes_gpx.numerics.progress import beside, foretell
+from bayes_gpx.numerics.progress import announce, announced, beside, foretell, of_several
 
 
 @pytest.fixture
@@ -49,6 +49,32 @@ def test_five_seconds_are_the_border(clock, capsys, seconds, lines):
 
     foretell("Maximising", evaluate, 100, 1, True)
     assert len(capsys.readouterr().err.splitlines()) == lines
+
+
+@pytest.mark.parametrize("bunch", [1, 20])
+def test_rates_are_those_of_whole_bunches(clock, capsys, bunch):
+    """Results that threads found come together; what is compiled first does not count."""
+
+    def results():
+        clock[0] += 30.0
+        for k in range(400):
+            if k and k % bunch == 0:
+                clock[0] += 0.03 * bunch
+            yield k
+
+    assert [*announced(results(), 400, "Leaving out")] == [*range(400)]
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said in ("Leaving out: 11 seconds or so.", "Leaving out: 12 seconds or so.")
+
+
+def test_the_first_of_several_calls_speaks_for_all(capsys):
+    with of_several(4):
+        announce("Following", 1.0)
+        announce("Following", 3.0)
+        announce("Following", 9.0)
+    announce("Following", 6.0)
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["Following: 12 seconds or so.", "Following: 6 seconds or so."]
 
 
 def test_nothing_is_called_where_nothing_may_be_said(capsys):

@@ -156,7 +156,9 @@ def _prior(findings: Findings) -> Iterator[Part]:
     ).assign_coords({d: posterior[d] for own in dims for d in own if d in posterior.coords})
     both = [dict(_each(one)) for one in (prior, posterior)]
     titles = _titles(list(both[1])[:MOST_PANELS])
-    trees = [xr.Dataset({t: (("chain", "draw"), one[n]) for n, t in titles.items()}) for one in both]
+    trees = [
+        xr.Dataset({t: (("chain", "draw"), one[n]) for n, t in titles.items()}) for one in both
+    ]
     tree = xr.DataTree.from_dict(dict(zip(("prior", "posterior"), trees, strict=True)))
     options = _panels(len(titles))
     if findings.alone:
