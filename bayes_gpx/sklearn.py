@@ -73,9 +73,12 @@ class _Estimator(BaseEstimator):
             validate_data(self, X, skip_check_array=True)
             return X, column_or_1d(y)
         _refuse_text(X)
-        labels = row_labels(X)
+        given, labels = X, row_labels(X)
         X, y = validate_data(self, X, y, dtype="float64", ensure_min_samples=2, **checks)
-        return self._named(X, labels), y
+        X = self._named(X, labels)
+        if isinstance(X, pd.DataFrame):
+            X.attrs = dict(getattr(given, "attrs", {}))  # units
+        return X, y
 
     def _new(self, X: Table) -> Any:
         check_is_fitted(self)
@@ -137,9 +140,13 @@ class _Regressor(RegressorMixin, _Estimator):
 
         `sample_weight` are the `weights` of the model; rows of weight 0 are left out.
         """
+        given = y
         X, y = self._training(X, y, y_numeric=True)
         known = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
         X, y, known = _counted(X, y, sample_weight, known)
+        if isinstance(given, pd.Series):
+            y = pd.Series(y, getattr(X, "index", None), name=given.name)
+            y.attrs = dict(given.attrs)  # its unit
         return self._fit(self._model, X, y, **known)
 
     def predict(

@@ -354,3 +354,13 @@ def test_labels_of_rows_are_kept():
     known = bx.sklearn.GPRegressor().fit(X, y, noise_sd=np.full(20, 0.2))
     with pytest.raises(ValueError, match="return_std=True needs the noise of new rows"):
         known.predict(X, return_std=True)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_names_and_units_are_kept(weighted, data):
+    X, y, _ = (part.copy() for part in data)
+    X.attrs["units"], y.attrs["units"] = {"age": "years"}, "points"
+    weights = np.r_[0.0, np.ones(39)] if weighted else None
+    model = ESTIMATORS[0]().fit(X, y.rename("score"), sample_weight=weights).model_
+    assert model.training.y_name == "score" and model.training.X.index[0] == int(weighted)
+    assert model.training.units == {"age": "years", "score": "points"}

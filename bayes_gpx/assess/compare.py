@@ -332,6 +332,7 @@ def scores(
     """ArviZ's scores of one model; rows, groups or times are their points."""
     weights: dict[str, xr.DataArray] = {}
     counts = None  # how often rows count, unless all count once
+    idata = idata.compute()  # ArviZ takes no chunks of Dask
     options, alone = {"progressbar": False}, _alone(idata)
     draws = _fixed(model, idata) if alone else idata
     if groups is not None:

@@ -68,8 +68,9 @@ class Imputation:
             return None
         by = [f"{counts[k]} in {k} ({_short(self.values[k])})" for k in counts.index[counts > 0]]
         unmarked = [name for name in counts.index[counts > 0] if name not in self.marked]
+        values = f"{counts.sum()} missing value{'s' * (counts.sum() > 1)}"
         told = (
-            f"Filled in {counts.sum()} missing values in {gaps.any(axis=1).sum()} of {len(gaps)} "
+            f"Filled in {values} in {gaps.any(axis=1).sum()} of {len(gaps)} "
             f"rows of {what}, by medians or most frequent categories of the training rows: "
             f"{', '.join(by)}."
         )

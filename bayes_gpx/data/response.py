@@ -123,12 +123,16 @@ def read_categories(
             f"categories {low:g} to {high:g}. Drop these rows, or fit a model to rows of all "
             "categories."
         )
+    return values, tuple(names)
+
+
+def refuse_categories(low: int, high: int) -> None:
+    """Raise unless all rows together have between 2 and `MOST_CATEGORIES` ordered categories."""
     if low == high or high - low >= MOST_CATEGORIES:
         raise ValueError(
-            f"{name} goes from {low:g} to {high:g}, but ordered categories are between 2 and "
+            f"y goes from {low} to {high}, but ordered categories are between 2 and "
             f"{MOST_CATEGORIES}. Merge some, or use likelihood='normal' or 'poisson'."
         )
-    return values, tuple(names)
 
 
 def read_labels(

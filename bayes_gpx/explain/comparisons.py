@@ -260,9 +260,7 @@ def _by_word(training: TrainingData, name: str, word: str, columns: np.ndarray) 
             for other in levels[k + 1 :]
         ]
     if not word:
-        # Of out-of-core rows there is a sample, or the medians alone after `bx.load`.
-        two = not training.streamed and len(np.unique(training.X.values[:, columns[0]])) == 2
-        word = "minmax" if two else "+sd"
+        word = "minmax" if _of_two_values(training, columns[0]) else "+sd"
     if word in WORDS:
         ends = WORDS[word](training, columns[0])
     else:
@@ -277,6 +275,18 @@ def _by_word(training: TrainingData, name: str, word: str, columns: np.ndarray) 
         return [_pair(name, low, high, columns)]
     said = "+1 sd" if word == "+sd" else word
     return [_Contrast(name, "", said, columns, np.array([[0.0], [ends[0]]]), moves=True)]
+
+
+def _of_two_values(training: TrainingData, column: int) -> bool:
+    # Of out-of-core rows there is a sample, or the medians alone after `bx.load`.
+    return not training.streamed and len(np.unique(training.X.values[:, column])) == 2
+
+
+def switched(training: TrainingData) -> list[str]:
+    """Columns that contrasts take from one value to another by default, and not by an sd."""
+    frame = training.X
+    columns = zip(frame.sources, np.unique(frame.groups, return_index=True)[1], strict=True)
+    return [n for n, first in columns if n in frame.levels or _of_two_values(training, first)]
 
 
 def _said(frame: Frame, name: str, number: float) -> str:

@@ -50,6 +50,7 @@ class Method(ABC):
         own = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY and p.name not in given]
         unknown = [option for option in options if option not in own]
         if unknown:
+            own += [option for option in self.takes if option != "by_rows"]
             expected = f"Pass some of {own}" if own else "It has no options"
             raise TypeError(f"method={name!r} does not take the options {unknown}. {expected}.")
 

@@ -15,7 +15,7 @@ from scipy.special import gammaln
 
 from bayes_gpx.aliases import Tensor, TensorLike
 from bayes_gpx.data.moments import Moments
-from bayes_gpx.data.response import read_categories
+from bayes_gpx.data.response import read_categories, refuse_categories
 from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Response, ScalarLikelihood, Theta
 from bayes_gpx.likelihoods.classification import Logit, Probit, expected
 from bayes_gpx.likelihoods.predictive import Labelled, Predictive
@@ -83,6 +83,7 @@ class Ordinal(Labelled, ScalarLikelihood):
         if self.known:
             return {}
         low, high = int(of_y.low[0]), int(of_y.high[0])
+        refuse_categories(low, high)
         return {"first": low, "count": high - low + 1, "known": True}
 
     @property

@@ -131,7 +131,10 @@ def summarized(result: xr.Dataset, prob: float) -> xr.Dataset:
     """A result without draws: they leave their mean, sd and interval if it has none of its own."""
     result = result.copy()
     drawn = [str(name) for name in result.data_vars if set(result[name].dims) >= DRAWS]
-    for name in [] if "log_weights" in result else drawn:  # those are draws of unequal weight
+    averaged = [] if "log_weights" in result else drawn  # those are draws of unequal weight
+    if "labels" in result.attrs:  # y are codes of labels
+        averaged = [name for name in averaged if name != "y"]
+    for name in averaged:
         # Copies of one draw have no spread.
         spread = result[name].max(DRAWS) > result[name].min(DRAWS)
         if f"{name}_mean" not in result:

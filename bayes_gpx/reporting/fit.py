@@ -23,7 +23,8 @@ class Fit:
 
     def __init__(self, model: Model, idata: Draws) -> None:
         self.model = model
-        self.idata: Any = idata  # a DataTree where `fitted`
+        # A DataTree where `fitted`; ArviZ takes no chunks of Dask.
+        self.idata: Any = idata if isinstance(idata, dict) else idata.compute()
         self.hyper = hyperparameter_draws(model, idata)
 
     @property

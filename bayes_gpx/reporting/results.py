@@ -30,6 +30,7 @@ from bayes_gpx.explain import (
     slopes,
     weights,
 )
+from bayes_gpx.explain.comparisons import switched
 from bayes_gpx.explain.components import components_of
 from bayes_gpx.explain.imputation import combined
 from bayes_gpx.explain.null import replicates
@@ -73,7 +74,6 @@ MOST_PAIRED = 12
 STATED = "left_out held_out predicted predicted_chosen attributed contributed_chosen sloped".split()
 STATED += ["compared_levels", "ranked", "ranked_pairs", "averaged"]
 """Results that sentences state; the file of a report contains them as JSON."""
-
 
 QUICK_NULL = 150, 10
 """Rows and features up to which the reference for relevance takes half a minute at most."""
@@ -447,8 +447,8 @@ class Findings(Fit):
 
     @cached_property
     def compared_levels(self) -> xr.Dataset:
-        """Each level of the categorical columns against the first, on average over some rows."""
-        variables = list(self.model.training.X.levels)
+        """Each level, and the larger of two values, against the first, on average over rows."""
+        variables = switched(self.model.training)
         options = {"variables": variables, "by": True, **self.sampled}
         return self._of(comparisons, obs=self.some, **options).squeeze("by", drop=True)
 

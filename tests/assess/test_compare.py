@@ -11,6 +11,8 @@ from scipy import stats
 import bayes_gpx as bx
 import oracle
 from bayes_gpx.assess.compare import _baselines
+from bayes_gpx.inference.diagnostics import diagnose
+from bayes_gpx.reporting.fit import Fit
 
 rng = np.random.default_rng(8)
 N = 24
@@ -65,6 +67,25 @@ def test_scores_of_few_and_of_repeated_draws(models, copies):
     alone = bx.compare({name: (m, idata.isel(draw=[0])) for name, (m, idata) in models.items()})
     np.testing.assert_allclose(found["elpd"], alone.loc[found.index, "elpd"], rtol=1e-8)
     assert np.isinf(found["khat"]).all()
+
+
+def test_chunks_of_dask_are_loaded(models):
+    """Of two chains: statistics of one are those of NumPy's arrays."""
+
+    def in_two_chains(group):
+        halves = [group.isel(draw=slice(100 * k, 100 * k + 100)) for k in range(2)]
+        halves = [half.assign_coords(draw=range(100), chain=[k]) for k, half in enumerate(halves)]
+        return xr.concat(halves, "chain")
+
+    names = ("posterior", "log_likelihood", "sample_stats")
+    cut = {
+        name: (model, xr.DataTree.from_dict({n: in_two_chains(fit[n].to_dataset()) for n in names}))
+        for name, (model, fit) in models.items()
+    }
+    lazy = {name: (model, fit.chunk({"draw": 40})) for name, (model, fit) in cut.items()}
+    found, expected = bx.compare(lazy), bx.compare(cut)
+    np.testing.assert_allclose(found["elpd"], expected["elpd"], rtol=1e-12)
+    assert diagnose(Fit(*lazy["linear"]).idata).draws == 200
 
 
 def test_the_number_of_cores_changes_no_score(models, frame):

@@ -253,6 +253,17 @@ def test_other_responses_are_refused(y, said):
         bx.GP(X, y, likelihood="ordinal")
 
 
+def test_parts_may_have_one_rating_each():
+    frame = X.assign(stars=STARS)
+    parts = [frame[frame["stars"] == star] for star in np.unique(STARS)]
+    options = {"likelihood": "ordinal", "approximation": bx.HSGP(4)}
+    model = bx.GP(parts, "stars", **options)
+    whole = bx.GP(X, STARS, **options)
+    assert model.specification.observation == whole.specification.observation
+    with pytest.raises(ValueError, match="goes from 2 to 2"):
+        bx.GP([part.assign(stars=2) for part in parts], "stars", **options)
+
+
 def test_the_command_takes_ratings(tmp_path):
     X.assign(stars=STARS).to_csv(tmp_path / "data.csv", index=False)
     words = ["fit", f"{tmp_path}/data.csv", "--target", "stars", "--model", "gp", "--method", "map"]

@@ -75,3 +75,10 @@ def test_variables_of_a_callable_kernel_are_listed(regression):
 
     _, rows, found = tables(bx.GP(X, y, kernel=kernel))
     assert rows["Kernel"] == "a function" and found["size"] == ("", "HalfNormal(0, 2)")
+
+
+def test_a_gamma_prior_is_written_with_its_rate():
+    model = bx.GP(np.arange(9.0)[:, None], np.arange(1.0, 10.0), likelihood="gamma")
+    assert ["shape", "Gamma(2, 0.5)"] in [
+        line.split(maxsplit=1) for line in repr(model).split("\n")
+    ]

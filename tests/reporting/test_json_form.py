@@ -322,3 +322,12 @@ def test_weighted_draws_of_files_without_their_state_are_said_to_be_unknown():
         del idata.attrs[name]
     (said,) = inference._convergence(Fit(built, idata))
     assert "not recorded" in said.text and said.tone == "note"
+
+
+def test_codes_of_labels_have_no_average():
+    X = np.arange(12.0)[:, None]
+    model = bx.GP(X, np.resize(["u", "v", "w"], 12), likelihood="categorical")
+    theta = {"lengthscale": [1.0], "amplitude": 1.0}
+    found = bx.predictions(model, theta, X[:2], seed=1, progressbar=False)
+    assert "y" in found and "y_mean" not in bx.from_json(bx.to_json(found))
+    assert "probability_mean" in bx.from_json(bx.to_json(found))

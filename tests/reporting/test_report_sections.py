@@ -388,3 +388,31 @@ def test_categories_that_have_weights_at_a_place_are_told_by_their_shares(data):
     theta = THETA | {"lengthscale": 1.0, "sigma_w": 0.1}
     _, text = told(OBSERVATIONS, Findings(model, theta, None, None, y_new=None, **OPTIONS))
     assert "rather than a mixture (a 25%, b 75%): " in text
+
+
+def test_columns_that_hold_the_same_are_a_caution(data):
+    X, y = data
+    with pytest.warns(UserWarning, match="hold the same values"):
+        model = bx.GP(X.assign(months=12.0 * X["age"]), y)
+    theta = THETA | {"lengthscale": [1.0, 1.5, 1.5]}
+    _, text = told(CAUTIONS, Findings(model, theta, None, None, y_new=None, **OPTIONS))
+    assert "X has columns that hold the same values, perhaps in other units: 'age' and" in text
+
+
+def test_dates_are_written_as_dates(data):
+    X, y = data
+    days = pd.date_range("2024-03-01", periods=40).to_series(index=X.index)
+    model = bx.GP(X.assign(day=days), y)
+    theta = THETA | {"lengthscale": [1.0, 1.5, 1.5]}
+    findings = Findings(model, theta, None, None, y_new=None, **OPTIONS | {"obs": [0]})
+    _, text = told(OBSERVATIONS, findings)
+    assert "day is 2024-03-01 rather than 2024-03-20" in text
+    parts, _ = told(CARD, findings)
+    (table,) = (part for part in parts if getattr(part, "columns", None) and "mean" in part.columns)
+    (day,) = (row for row in table.rows if row[0] == "day")
+    assert day[2:] == [
+        "2024-03-20",
+        f"{number(days.diff().iloc[1].days * np.arange(40).std())} days",
+        "2024-03-01",
+        "2024-04-09",
+    ]

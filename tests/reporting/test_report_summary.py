@@ -106,3 +106,18 @@ def test_labels_are_compared_with_the_most_frequent():
     (said,) = summary._error(findings)
     most = pd.Series(labels).value_counts(normalize=True).max()
     assert said.text.endswith(f"is right in {most:.0%}.")
+
+
+def test_columns_of_two_values_change_from_one_to_the_other():
+    frame = X.assign(smoker=X["sort"] == "b", day=pd.date_range("2024-03-01", periods=N))
+    model = bx.GP(frame.drop(columns="sort"), Y)
+    told = findings_of(model, THETA)
+    (points,) = summary._effects(told)
+    text = " ".join(points.sentences)
+    assert "smoker 0 → 1: +" in text and "smoker higher" not in text
+    changed = bx.comparisons(
+        model, THETA, variables="smoker", by=True, keep="summary", seed=1, progressbar=False
+    )
+    assert f"{number(changed['comparison_mean'].item())} [" in text
+    (day,) = (name for name, *_ in summary._by_sd(told) if name.startswith("day"))
+    assert day == "day higher by 6.9 days (one sd)"

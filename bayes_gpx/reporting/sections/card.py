@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bayes_gpx.data.dates import date_after
 from bayes_gpx.data.features import INTERCEPT
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.training import TrainingData
 from bayes_gpx.model.description import hyperparameters, structure
-from bayes_gpx.reporting.page import Pairs, Part, Points, Prose, Section, Table
+from bayes_gpx.reporting.page import Pairs, Part, Points, Prose, Section, Table, number
 from bayes_gpx.system.versions import versions
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def _columns(findings: Findings, frame: Frame, moments: Moments, caption: str) -
     known = (getattr(moments, name).tolist() for name in MOMENTS)
     columns = dict(zip(frame.columns, zip(*known, strict=True), strict=True))
     rows = [
-        [name, findings.units.get(name, ""), *numbers]
+        [name, findings.units.get(name, ""), *_dated(frame.origins.get(name), numbers)]
         for name, numbers in columns.items()
         if name in frame.sources and name != INTERCEPT
     ]
@@ -90,6 +91,15 @@ def _columns(findings: Findings, frame: Frame, moments: Moments, caption: str) -
         yield Table(
             "Levels of categorical features.", ["feature", "level", "% of observations"], rows
         )
+
+
+def _dated(origin: np.datetime64 | None, numbers: Sequence[float]) -> list[Any]:
+    """Mean, sd, minimum and maximum, of dates as dates and days."""
+    if origin is None:
+        return [*numbers]
+    mean, sd, *ends = numbers
+    mean, *ends = (str(np.datetime64(date_after(origin, days), "D")) for days in (mean, *ends))
+    return [mean, f"{number(sd)} days", *ends]
 
 
 def _priors(findings: Findings) -> Iterator[Part]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
+from bayes_gpx.data.dates import date_after
 from bayes_gpx.data.features import INTERCEPT
 from bayes_gpx.data.gaps import IMPUTED_CELLS
 from bayes_gpx.draws.intervals import interval_of, interval_of_sum
@@ -125,13 +126,13 @@ def _moved(findings: Findings, found: xr.Dataset, note: str) -> str:
     feature = str(found["feature"].item())
     levels = findings.frame.levels.get(feature)
     against = found["center"] if "center" in found else found.get("baseline")
-    value = number(found["value"].item())
+    value = _said(findings, feature, found["value"].item())
     if levels and against is None:
         return f"{feature} is {found['level'].item()}{note}"
     if feature == INTERCEPT:
         return "The intercept, the level of the response at this place"
     start = float(np.mean(cast(xr.DataArray, against).values))
-    before = _mixture(findings, feature, start) or number(start)
+    before = _mixture(findings, feature, start) or _said(findings, feature, start)
     if levels:
         value = str(found["level"].item())
         before = levels[int(start)] if np.isfinite(start) else before
@@ -139,6 +140,12 @@ def _moved(findings: Findings, found: xr.Dataset, note: str) -> str:
         where = "on average" if findings.by_place else "in the baseline"
         return f"{feature} is {value}{_unit(findings, feature)}{note}, as {where}"
     return f"{feature} is {value}{note} rather than {before}{_unit(findings, feature)}"
+
+
+def _said(findings: Findings, feature: str, value: float) -> str:
+    """A value of a column: a number, or a date."""
+    origin = findings.frame.origins.get(feature)
+    return number(value) if origin is None else str(np.datetime64(date_after(origin, value), "D"))
 
 
 def _mixture(findings: Findings, feature: str, start: float) -> str:

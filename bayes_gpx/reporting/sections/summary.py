@@ -10,6 +10,7 @@ import xarray as xr
 
 from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.explain.comparisons import switched
 from bayes_gpx.reporting.page import Part, Points, Prose, Section, change, number
 from bayes_gpx.reporting.sections.checks import shares_of
 
@@ -128,22 +129,23 @@ def _effects(findings: Findings) -> Iterator[Part]:
 
 
 def _by_sd(findings: Findings) -> Iterator[tuple[str, float, float, float]]:
-    if not findings.numbers:
+    training, others = findings.model.training, switched(findings.model.training)
+    if not {*findings.numbers} - {*others}:
         return
-    found = findings.sloped
+    found = findings.sloped.sel(feature=[n for n in findings.numbers if n not in others])
     ends = interval_of(found, "average_slope", findings.prob)
-    columns = list(findings.model.training.X.columns)
+    columns = list(training.X.columns)
     for name in found["feature"].values:
-        spread = float(findings.model.training.moments.sd[columns.index(name)])
+        spread = float(training.moments.sd[columns.index(name)])
         low, high = spread * ends.sel(feature=name).transpose("ci_bound", ...).values
         mean = spread * float(found["average_slope_mean"].sel(feature=name))
-        unit = findings.units.get(name, "")
+        unit = "days" if name in training.X.origins else findings.units.get(name, "")
         amount = f"{number(spread, 2)}{f' {unit}' if unit else ''}"
         yield f"{name} higher by {amount} (one sd)", mean, low, high
 
 
 def _by_level(findings: Findings) -> Iterator[tuple[str, float, float, float]]:
-    if not findings.model.training.X.levels:
+    if not switched(findings.model.training):
         return
     found = findings.compared_levels
     for _, own in found.groupby("variable"):  # one effect of each feature, its largest
