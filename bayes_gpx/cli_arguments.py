@@ -121,6 +121,8 @@ FLAGS = {
     r"\bapproximation=bx\.HSGP\(m\)": "--approximation hsgp:M",
     r"\bbx\.HSGP for\b": "--approximation hsgp:M for",
     r"\bPass trials=": "Pass --trials COLUMN",
+    r"\bbx\.GP(?=, or --likelihood|$)": "--model gp",
+    r", or one lengthscale for all by ard=False": "",
     r"Pass rows as X_new\. .*": "Give a file of rows as NEW.",
     r"Pass rows to be explained as X_new, or .*": "Give a file of rows as NEW, or fit again.",
 }

@@ -68,7 +68,7 @@ class Imputation:
             return None
         by = [f"{counts[k]} in {k} ({_short(self.values[k])})" for k in counts.index[counts > 0]]
         unmarked = [name for name in counts.index[counts > 0] if name not in self.marked]
-        values = f"{counts.sum()} missing value{'s' * (counts.sum() > 1)}"
+        values = f"{counts.sum()} missing value{'s' if counts.sum() > 1 else ''}"
         told = (
             f"Filled in {values} in {gaps.any(axis=1).sum()} of {len(gaps)} "
             f"rows of {what}, by medians or most frequent categories of the training rows: "

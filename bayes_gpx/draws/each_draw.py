@@ -200,8 +200,8 @@ def at_training_rows(
             for data in map(partial(_data, model, training, structure, groups, order), blocks)
         )
         total, what = len(blocks) * len(hyper), "Leaving rows out, by draw"
-        found = announced(found, total, what if speaks(progressbar) else "")
-        tracked = progress.track(found, total=total, description=what)
+        told = announced(found, total, what if speaks(progressbar) else "")
+        tracked = progress.track(told, total=total, description=what)
         arrays, jitters = zip(*tracked, strict=True)
     columns = [_joined_blocks(column, len(blocks)) for column in zip(*arrays, strict=True)]
     if groups is not None and blocks[0] is not None:

@@ -87,10 +87,9 @@ def climb(
     workers = min(len(starts), parallel_densities(n))
     places = "one start" if len(starts) == 1 else f"{len(starts)} starts"
     what = f"Maximising the posterior density from {places}"
-    first, evaluate = density.unconstrain(starts[0]), density.value_and_slope()
+    first, evaluate = in_turns(density.unconstrain(starts[0])), density.value_and_slope()
     times = EVALUATIONS * (len(starts) + 1)
-    places = in_turns(first)
-    foretell(what, lambda: evaluate(next(places)), times, workers, progressbar)
+    foretell(what, lambda: evaluate(next(first)), times, workers, progressbar)
     with (
         ThreadPoolExecutor(workers) as pool,
         blas_threads(n, workers),

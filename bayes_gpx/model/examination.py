@@ -367,7 +367,9 @@ def _residuals(model: Any, idata: xr.DataTree) -> Iterator[str]:
             f"what the others predict ({rows} {_some(labels)}). Check them, or use "
             "likelihood='student_t'."
         )
-    yield from _uneven(size, {**_numeric(data), f"predicted {data.y_name}": mean})
+    beside = spec.grouped or spec.calls_kernel or spec.levels or spec.constraints is not None
+    able = spec.family == "GP" and not beside  # what goes together with two processes
+    yield from _uneven(size, {**_numeric(data), f"predicted {data.y_name}": mean}, able)
 
 
 def _numeric(data: TrainingData) -> dict[str, np.ndarray]:
@@ -376,7 +378,7 @@ def _numeric(data: TrainingData) -> dict[str, np.ndarray]:
     return {name: values for name, values in columns if name not in data.X.levels}
 
 
-def _uneven(size: np.ndarray, along: Mapping[str, np.ndarray]) -> Iterator[str]:
+def _uneven(size: np.ndarray, along: Mapping[str, np.ndarray], able: bool = True) -> Iterator[str]:
     """Noise that varies along a column, or along the predictions."""
     found = []
     for name, values in along.items() if len(size) >= FEWEST else ():
@@ -387,12 +389,13 @@ def _uneven(size: np.ndarray, along: Mapping[str, np.ndarray]) -> Iterator[str]:
             found.append((spearmanr(values, size).pvalue, ratio, name))
     p, ratio, name = min(found, default=(1.0, 1.0, ""))
     if p * len(found) < CHANCE and max(ratio, 1 / ratio) > UNEVEN:
+        cure = "likelihood='heteroscedastic_normal', or " * able + "a logarithm of the response"
         ends = ("largest", "smallest") if ratio > 1 else ("smallest", "largest")
         yield (
             f"The noise varies with {name}: its sd is {max(ratio, 1 / ratio):.2g} times as large "
             f"in the third of the rows with the {ends[0]} {name} as in the third with the "
             f"{ends[1]}. Intervals are too narrow where the noise is large, and too wide "
-            "elsewhere. Use likelihood='heteroscedastic_normal', or a logarithm of the response."
+            f"elsewhere. Use {cure}."
         )
 
 

@@ -379,7 +379,7 @@ def plot_comparisons(
             f"There are {len(names)} comparisons; choose at most {MOST_PANELS} of them, such as "
             "dataset.isel(contrast=[0, 1])."
         )
-    contrasts = mean["contrast"].values
+    contrasts = mean["contrast"].values.tolist()
     titles = dict(zip(contrasts, contrasts_shortened(contrasts), strict=True))
     labels = {"title": lambda da: titles[da["contrast"].item()], "x": "observations, sorted"}
     labels["y"] = what

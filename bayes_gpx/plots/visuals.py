@@ -106,8 +106,9 @@ def places_along(value: xr.DataArray) -> np.ndarray:
     names, places = level_names(value), value.values.astype(float)
     for position in names:
         level = value.values == position
-        shifts = np.linspace(-0.25, 0.25, level.sum()) if level.sum() > 1 else 0.0
-        places[level] += shifts * spacing(names)
+        shifts = np.linspace(-0.25, 0.25, level.sum()) if level.sum() > 1 else np.zeros(1)
+        # At random: rows may be in an order, which would look like a trend.
+        places[level] += np.random.default_rng(0).permutation(shifts) * spacing(names)
     return places
 
 

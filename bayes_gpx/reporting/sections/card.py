@@ -97,9 +97,8 @@ def _dated(origin: np.datetime64 | None, numbers: Sequence[float]) -> list[Any]:
     """Mean, sd, minimum and maximum, of dates as dates and days."""
     if origin is None:
         return [*numbers]
-    mean, sd, *ends = numbers
-    mean, *ends = (str(np.datetime64(date_after(origin, days), "D")) for days in (mean, *ends))
-    return [mean, f"{number(sd)} days", *ends]
+    mean, *ends = (str(np.datetime64(date_after(origin, n), "D")) for n in numbers)
+    return [mean, f"{number(numbers[1])} days", *ends[1:]]
 
 
 def _priors(findings: Findings) -> Iterator[Part]:
