@@ -407,7 +407,7 @@ def _ranked(model: Model, sizes: np.ndarray) -> list[str]:
 
 def _constant(reference: Reference) -> tuple[tuple[np.ndarray, np.ndarray], float]:
     """Moments of the normal f without features closest to each draw, and the mean divergence."""
-    # With normal noise the response of all rows has the moments of the mixture over rows. Others
+    # With equal normal noise all responses have the moments of the mixture over rows. Others
     # are optimized: the mean of f, and its variance where the response is f and noise. Where it is
     # a rate or a probability, the mean of f alone determines the closest one. The divergence is
     # averaged over rows and draws.
@@ -438,7 +438,7 @@ def _closest(
     observation = model.specification.observation
     counts = counted(model.training.row_data, model.training.n)
     center = np.average(mean, axis=0, weights=counts)
-    if observation.normal:
+    if observation.normal and not observation.exposed:
         return center, np.average(spread + (mean - center) ** 2, weights=counts)
     own = observation.mean_name is None
 

@@ -41,8 +41,9 @@ Smaller values double the time if features hardly matter, and gain less than 1e-
 STEP = 1e-4
 """Step of differences of the divergence in the logarithms of hyperparameters."""
 
-AIM = "target_mean", "target_variance"
-"""What a divergence of normals is given: mean and variance of each response from the others."""
+AIM = "target_mean", "target_variance", "known_variance"
+"""What a divergence of normals is given: mean and variance of each response from the others, and
+variances of noise beside sigma."""
 
 
 class Reference(NamedTuple):
@@ -76,7 +77,8 @@ def predictive(
         spread = spread @ np.swapaxes(spread, -1, -2)
     elif observation.exposed and observation.exposure_name == "exposure":
         mean = mean + np.log(model.training.scaled_exposure)
-    return observation.predictive(Jet(mean), Jet(spread), theta)
+    noise = {"noise_sd": model.training.scaled_exposure}  # of rows, where it is known
+    return observation.predictive(Jet(mean), Jet(spread), noise | dict(theta))
 
 
 def divergences(model: Model, aim: Any, found: Any) -> np.ndarray:
@@ -118,7 +120,9 @@ def project_to(reference: Reference, sources: list[str]) -> tuple[Model, xr.Data
     aims = [reference.predictive(k) for k in range(size)]
     jitter, spec = np.asarray(reference.jitter), model.specification
     exact = spec.normal and spec.approximation is None
-    changing = {"jitter": jitter}
+    changing, known = {"jitter": jitter}, np.zeros(model.training.n)
+    if spec.observation.exposure_name == "noise_sd":
+        known = cast(np.ndarray, model.training.scaled_exposure) ** 2
     if exact:
         changing |= dict.fromkeys(AIM, reference.mean[0])
     left_out = for_threads(
@@ -128,7 +132,7 @@ def project_to(reference: Reference, sources: list[str]) -> tuple[Model, xr.Data
     def projected(k: int) -> Optimum:
         own, aim = left_out(), aims[k]
         if exact:
-            target = jitter, aim.means[0].value, aim.variance.value
+            target = jitter, aim.means[0].value, aim.variance.value, known
             return ascend(_Climb(scales, starts[k], lambda *theta: own(*theta, *target)), {}, CLOSE)
 
         def divergence(*theta: np.ndarray) -> float:
@@ -194,8 +198,8 @@ def _left_out(draw: OneDraw) -> list[Tensor]:
 def _divergence(draw: OneDraw) -> list[Tensor]:
     """Divergence of two normals, summed over rows, and its slope in each hyperparameter."""
     (mean, spread), theta = _left_out(draw), draw.given.theta
-    variance = spread + pt.sqr(theta["sigma"])
-    aim, wide = (draw.changing[name] for name in AIM)
+    aim, wide, known = (draw.changing[name] for name in AIM)
+    variance = spread + known + pt.sqr(theta.get("sigma", 0.0))
     ratio = wide / variance
     each = 0.5 * (ratio - 1.0 - pt.log(ratio) + pt.sqr(mean - aim) / variance)
     apart = (draw.given.weights * each).sum()

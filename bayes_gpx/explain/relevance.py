@@ -96,12 +96,13 @@ def relevance(
 
         Compare features by `relevance_scaled`; `average_relevance` is its mean over rows, which
         `ranking` takes. The notebook on relevance explains the last variables, and the relevance
-        of classes, counts, proportions and categories. With trials, y is of one trial.
+        of classes, counts, proportions and categories. With trials, y is of one trial; with
+        `noise_sd`, its noise has the mean variance of the training rows.
 
     Raises
     ------
     ValueError
-        For a kernel rougher than Matern 3/2; `noise_sd`, a likelihood of one's own;
+        For a kernel rougher than Matern 3/2; a likelihood of one's own;
         unknown features; a bad step, or one without finite differences; other rows or idata.
 
     References

@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
+from bayes_gpx.data.row_data import counted
 from bayes_gpx.draws.averages import counts_of_rows
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
@@ -253,12 +254,13 @@ def _asked(
     likelihood, kept = model.specification.observation, _Kept(model, name, picked, where)
     mixture, largest = PredictiveMixture(), 0.0
     center = 0.0 if model.training.scales_y else model.training.y_scaling.center
+    noise = _typical_noise(model)
     if over == "draws":
         kept.open((len(hyper.chain), len(hyper.draw)), keep)
     for at, theta, mean, variance, jitter in jets(
         model, hyper, measure.where, measure.order, progressbar=progressbar
     ):
-        predicted = likelihood.predictive(mean.shifted(center), variance, theta)
+        predicted = likelihood.predictive(mean.shifted(center), variance, theta | noise)
         largest = max(largest, jitter)
         if over == "mixture":
             mixture.add(predicted)
@@ -270,6 +272,16 @@ def _asked(
         found = kept.dataset()
     found.attrs["relative_jitter"] = largest
     return found
+
+
+def _typical_noise(model: Model) -> dict[str, Any]:
+    """Where noise is known of each row: one sd for all, of the mean variance of training rows."""
+    if model.specification.observation.exposure_name != "noise_sd":
+        return {}
+    training = model.training
+    each = cast(np.ndarray, training.scaled_exposure) ** 2
+    weights = counted(training.row_data, training.n)
+    return {"noise_sd": np.sqrt(np.average(each, weights=weights))}
 
 
 class _Kept:

@@ -11,14 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from bayes_gpx.aliases import Tensor
-from bayes_gpx.likelihoods.base import (
-    DefaultPrior,
-    Exposure,
-    Likelihood,
-    Response,
-    ScalarLikelihood,
-    Theta,
-)
+from bayes_gpx.likelihoods.base import DefaultPrior, Exposure, Response, ScalarLikelihood, Theta
 from bayes_gpx.likelihoods.predictive import Located, Predictive
 from bayes_gpx.likelihoods.tails import Slopes, normal_tails, student_tails
 from bayes_gpx.numerics.gaussian_expectations import log_student_normal, student_normal_cdf
@@ -153,7 +146,6 @@ class KnownNoise(Normal):
     extra: bool = False
     exposed = True
     exposure_name = "noise_sd"
-    predictive = Likelihood.predictive
 
     def __str__(self) -> str:
         """As results and plots name it."""
@@ -177,6 +169,10 @@ class KnownNoise(Normal):
                 "rows. Ask about f, or use a model without noise_sd."
             )
         return (exposure**2 + theta["sigma"] ** 2) ** 0.5 if self.extra else exposure
+
+    def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
+        """Distribution of y where f ~ N(mean, variance), jets, and `theta` has a `noise_sd`."""
+        return Predictive((mean,), variance.shifted(self.sd(theta, theta["noise_sd"]) ** 2))
 
 
 @dataclass(frozen=True)

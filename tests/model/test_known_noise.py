@@ -245,8 +245,6 @@ def test_what_has_no_known_noise_is_refused():
     with pytest.raises(ValueError, match="noise_sd"):
         bx.GP(X, pd.DataFrame({"u": Y, "v": Y[::-1].to_numpy()}), noise_sd=SD)
     model = bx.GP(X, Y, noise_sd=SD)
-    with pytest.raises(ValueError, match="Relevance and projections need"):
-        bx.relevance(model, KERNEL, **QUIET)
     with pytest.raises(ValueError, match="noise_sd has shape"):
         bx.predictions(model, KERNEL, X_NEW, noise_sd=[1.0], **QUIET)
     with pytest.raises(ValueError, match="training samples have their own"):
@@ -255,3 +253,59 @@ def test_what_has_no_known_noise_is_refused():
         bx.predictions(model, KERNEL, X_NEW, noise_sd=SD_NEW, by=True, **QUIET)
     with pytest.raises(ValueError, match="y_new was given for a model with noise_sd"):
         model.training.read_observed(X_NEW, None, Y[:M], model.specification.observation)
+
+
+@pytest.mark.parametrize("name", ["exact", "inducing", "weights"])
+def test_relevance_with_equal_noise_is_that_of_its_sigma(name):
+    known, plain, theta = both(name)
+    for function, variable in ((bx.relevance, "relevance"), (bx.interactions, "interaction")):
+        found, expected = (
+            function(*own, obs=[0, 3], **QUIET)[variable]
+            for own in ((known, theta), (plain, theta))
+        )
+        assert_allclose(found, expected, rtol=1e-10)
+
+
+@pytest.mark.parametrize("extra", [0.0, 0.3])
+def test_relevance_takes_the_mean_variance_of_the_noise(extra):
+    """Against the divergence of two predictions next to each other."""
+    priors = {"sigma": extra} if extra else {}
+    model = bx.GP(X, Y, noise_sd=SD, scale=False, priors=priors)
+    found = bx.relevance(model, KERNEL, X_NEW, **QUIET)["relevance"].values[0, 0]
+    own, step = {"noise_sd": np.full(M, np.sqrt(np.mean(SD**2)))}, 1e-4
+    for j, column in enumerate(X):
+        moved = (X_NEW.assign(**{column: X_NEW[column] + s}) for s in (-step, step))
+        ends = [bx.predictions(model, KERNEL, at, **own, **QUIET) for at in moved]
+        (m, v), (n, w) = ((end["y_mean"].values, end["y_sd"].values ** 2) for end in ends)
+        divergence = 0.5 * (v / w - 1.0 - np.log(v / w) + (m - n) ** 2 / w)
+        assert_allclose(np.sqrt(2.0 * divergence) / (2.0 * step), found[:, j], rtol=1e-4)
+
+
+def left_out(ls, amplitude, columns):
+    """Means and variances of each f without its row, with a prior mean of 0."""
+    D = (X[columns].to_numpy()[:, None] - X[columns].to_numpy()) / ls
+    K = amplitude**2 * np.exp(-0.5 * (D**2).sum(axis=2))
+    C = np.linalg.inv(K + np.diag(SD**2))
+    own = 1.0 / np.diag(C)
+    return Y.to_numpy() - own * (C @ Y.to_numpy()), own - SD**2
+
+
+def test_projections_keep_the_noise_of_each_row():
+    """Against the divergence of dense leave-one-out predictions, which no neighbor lowers."""
+    model = bx.GP(X, Y, noise_sd=SD, scale=False)
+    idata = model.fit("map", **QUIET)
+    theta = {n: idata["posterior"][n].values[0, 0] for n in ("lengthscale", "amplitude")}
+    aim = left_out(theta["lengthscale"], theta["amplitude"], ["dose", "age"])
+
+    def apart(ls, amplitude):
+        mean, spread = left_out(ls, amplitude, ["dose"])
+        v, w = aim[1] + SD**2, spread + SD**2
+        return np.mean(0.5 * (v / w - 1.0 - np.log(v / w) + (aim[0] - mean) ** 2 / w))
+
+    projection = bx.project(model, idata, path=["dose", "age"], folds=2, **QUIET)
+    submodel, fit = projection.submodel(1)
+    ls, amplitude = (fit["posterior"][n].values.ravel()[0] for n in ("lengthscale", "amplitude"))
+    assert_allclose(projection.table["kl"][1], apart(ls, amplitude), rtol=1e-5)
+    for move in (0.97, 1.03):
+        assert apart(ls * move, amplitude) >= apart(ls, amplitude) - 1e-9
+        assert apart(ls, amplitude * move) >= apart(ls, amplitude) - 1e-9
