@@ -260,7 +260,7 @@ def _asked(
     for at, theta, mean, variance, jitter in jets(
         model, hyper, measure.where, measure.order, progressbar=progressbar
     ):
-        predicted = likelihood.predictive(mean.shifted(center), variance, theta | noise)
+        predicted = likelihood.predictive(mean.shifted(center), variance, {**theta, **noise})
         largest = max(largest, jitter)
         if over == "mixture":
             mixture.add(predicted)
