@@ -26,6 +26,7 @@ from bayes_gpx.draws.questions import Axis, responds
 from bayes_gpx.draws.random_functions import or_else, values_at
 from bayes_gpx.draws.scales import scale_attrs
 from bayes_gpx.explain.answered import Of, chosen, documented, has_outputs, of_each_output, of_views
+from bayes_gpx.numerics.sparse_products import rows_at
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.processes import operators
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
@@ -335,7 +336,7 @@ class _Changes:
         d = x.type.shape[1]
         given = asked["baseline"].reshape((-1, 2, 1, d))
         X, rows = x * (1.0 - given[:, 0]) + given[:, 1], pt.tile(pt.arange(x.shape[0]), ends)
-        beside = {n: asked[n][rows] for n in ("Z", "group") if asked[n] is not None}
+        beside = {n: rows_at(asked[n], rows) for n in ("Z", "group") if asked[n] is not None}
         moved = asked.at(X=X.reshape((-1, d)), **beside)
         Z = moved.Z_along if self.tied else moved["Z"]
         values = operators.evaluate(moved.points, Z, smooth=True)

@@ -44,6 +44,11 @@ def weighed_squares(z: Tensor, variances: Tensor) -> Tensor:
     return (z**2 * variances).sum(axis=1)
 
 
+def rows_at(values: Tensor, rows: Tensor) -> Tensor:
+    """Rows of a matrix or vector by their numbers; of a sparse one they are sparse."""
+    return ps.get_item_list(values, rows) if is_sparse(values) else values[rows]
+
+
 def columns_at(z: Tensor, columns: Tensor) -> Tensor:
     """Columns of a sparse z (n, p) by their numbers (m, q), as an array (m, q, n)."""
     found = ps.dense_from_sparse(ps.get_item_list(z.T, columns.ravel()))

@@ -98,7 +98,8 @@ def test_numbers_are_those_of_the_dense_matrix(rows, likelihood, new):
         both = present[:, own, None] & present[:, None, own]
         assert_allclose(ours[f"{name}_cov"].values, np.where(both, cov, np.nan), **CLOSE)
     smooth = options | {"on": "latent"}
-    for function, given in ((bx.predictions, options), (bx.derivatives, smooth)):
+    functions = (bx.predictions, options), (bx.derivatives, smooth), (bx.comparisons, smooth)
+    for function, given in functions:
         ours, theirs = (
             function(m, idata, *a, seed=1, **given) for m, a in zip(models, asked, strict=True)
         )
