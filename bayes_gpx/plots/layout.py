@@ -20,6 +20,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import FixedLocator, MaxNLocator
 
 from bayes_gpx.aliases import Backend
+from bayes_gpx.plots.selection import IN_A_ROW
 from bayes_gpx.validation import one_of
 
 BACKENDS = ("matplotlib", "bokeh", "plotly", "none")
@@ -107,7 +108,9 @@ def draw(
     """Draw layers in panels along `cols`, with a caption, a legend and color bars."""
     backend = backend_named(backend)
     panels = math.prod(data.sizes[dim] for dim in cols)
-    columns = min(panels, pc_kwargs.setdefault("col_wrap", columns_for(panels)))
+    together = data[cols[0]].attrs.get(IN_A_ROW) if cols else None
+    usual = together if together in HEIGHTS else columns_for(panels)
+    columns = min(panels, pc_kwargs.setdefault("col_wrap", usual))
     height = above + -(-panels // columns) * (height or HEIGHTS.get(columns, HEIGHTS[4]))
     figure: dict[str, Any] = {"sharex": sharex, "sharey": sharey}
     figure |= {"figsize": (WIDTH, height), "figsize_units": "inches"}

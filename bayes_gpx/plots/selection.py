@@ -33,6 +33,9 @@ MOST_ROWS = 1000
 LONGEST_NAME, BELOW_PANEL = 40, 24
 """Most letters of a name left of a panel, and of one with a value or below a small panel."""
 
+IN_A_ROW = "in_a_row"
+"""Attribute of panels' labels: how many belong together, of one class or baseline."""
+
 MOST_PLACES = 3
 """Most places where a shortened name shows how it differs from others."""
 
@@ -189,7 +192,7 @@ def in_panels(dataset: xr.Dataset, along: str) -> xr.Dataset:
             compat="override",
             join="override",
             combine_attrs="override",
-        ).assign_coords({along: labels})
+        ).assign_coords({along: (along, labels, {IN_A_ROW: len(each)})})
         if dataset.sizes[along] > MOST_PANELS:
             raise ValueError(
                 f"{dataset.sizes[along]} panels were asked for; choose at most {MOST_PANELS}, such "

@@ -545,6 +545,17 @@ def test_both_ends_of_long_changes_remain():
     assert [text.split(" → ")[1] for text in found[:2]] == ["student", "manager"]
 
 
+def test_features_of_one_class_are_in_a_row():
+    data = attributed(5)
+    both = xr.concat([data, -data], xr.DataArray(["red", "green"], dims="class"))
+    both.attrs = data.attrs
+    figure = bx.plot_dependence(both, backend="matplotlib").viz["figure"].item()
+    rows = [axes.get_subplotspec().rowspan.start for axes in figure.axes]
+    names = [axes.xaxis.label.get_text() for axes in figure.axes]
+    assert rows == [0] * 4 + [1] * 4
+    assert [name.split(", ")[1] for name in names] == ["red"] * 4 + ["green"] * 4
+
+
 def test_titles_and_names_of_axes_stay_within_their_figure():
     """Of narrow panels, whose titles are wider than they are."""
     data = attributed(3)
