@@ -1,6 +1,6 @@
 """Products of rows of Z, which may be sparse: only entries other than 0 are multiplied."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytensor.sparse as ps
 import pytensor.tensor as pt
@@ -46,7 +46,7 @@ def weighed_squares(z: Tensor, variances: Tensor) -> Tensor:
 
 def rows_at(values: Tensor, rows: Tensor) -> Tensor:
     """Rows of a matrix or vector by their numbers; of a sparse one they are sparse."""
-    return ps.get_item_list(values, rows) if is_sparse(values) else values[rows]
+    return cast(Tensor, ps.get_item_list(values, rows) if is_sparse(values) else values[rows])
 
 
 def columns_at(z: Tensor, columns: Tensor) -> Tensor:
