@@ -127,7 +127,7 @@ def write_blocks(
     options: dict[str, Any] = {"label": label, "file": sys.stderr, "hidden": quiet}
     with ExitStack() as opened, click.progressbar(length=rows, **options) as bar:
         files = [opened.enter_context(replaced(place)) for place in places]
-        opened.enter_context(of_several(functions * -(-rows // CHUNK), always=not quiet))
+        opened.enter_context(of_several(functions * -(-rows // CHUNK), "" if quiet else label))
         try:
             for tables in blocks:
                 for file, table in zip(files, tables, strict=False):

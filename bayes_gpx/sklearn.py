@@ -144,9 +144,10 @@ class _Regressor(RegressorMixin, _Estimator):
         X, y = self._training(X, y, y_numeric=True)
         known = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
         X, y, known = _counted(X, y, sample_weight, known)
-        if isinstance(given, pd.Series):
-            y = pd.Series(y, getattr(X, "index", None), name=given.name)
-            y.attrs = dict(given.attrs)  # its unit
+        name = getattr(given, "name", None)
+        if isinstance(name, str) and name not in getattr(X, "columns", ()):
+            y = pd.Series(y, getattr(X, "index", None), name=name)
+            y.attrs = dict(getattr(given, "attrs", {}))  # its unit
         return self._fit(self._model, X, y, **known)
 
     def predict(

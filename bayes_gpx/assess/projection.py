@@ -38,12 +38,15 @@ CLOSE = 1e-8
 Smaller values double the time if features hardly matter, and gain less than 1e-6 nats a row.
 """
 
+ROUGH = 0.05
+"""Lengthscales of a second start, relative to the reference's, where noise is known."""
+
 STEP = 1e-4
 """Step of differences of the divergence in the logarithms of hyperparameters."""
 
 AIM = "target_mean", "target_variance", "known_variance"
-"""What a divergence of normals is given: mean and variance of each response from the others, and
-variances of noise beside sigma."""
+"""Inputs of a divergence of normals: mean and variance of each response from the others, and
+variances of noise without sigma."""
 
 
 class Reference(NamedTuple):
@@ -129,11 +132,20 @@ def project_to(reference: Reference, sources: list[str]) -> tuple[Model, xr.Data
         submodel, _as_draws(starts), _divergence if exact else _left_out, changing
     )
 
+    kinds = {h.name: h.kind for h in submodel.specification.hyperparameters}
+
+    def rough(theta: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        # Where noise does not grow, f takes the place of what other features explained, and is
+        # closest where it is rough.
+        return {n: v * ROUGH if kinds[n] == "lengthscale" else v for n, v in theta.items()}
+
     def projected(k: int) -> Optimum:
         own, aim = left_out(), aims[k]
         if exact:
             target = jitter, aim.means[0].value, aim.variance.value, known
-            return ascend(_Climb(scales, starts[k], lambda *theta: own(*theta, *target)), {}, CLOSE)
+            begun = [starts[k]] if "sigma" in scales.groups else [starts[k], rough(starts[k])]
+            climbs = (_Climb(scales, one, lambda *theta: own(*theta, *target)) for one in begun)
+            return max((ascend(c, {}, CLOSE) for c in climbs), key=lambda o: o.log_density)
 
         def divergence(*theta: np.ndarray) -> float:
             mean, spread = (np.array(part) for part in own(*theta, jitter))

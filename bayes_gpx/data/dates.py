@@ -89,6 +89,12 @@ def date_after(origin: np.datetime64, days: float) -> np.datetime64:
     return first_date([origin.astype("datetime64[s]") + np.timedelta64(seconds, "s")])
 
 
+def in_words(origin: np.datetime64, days: float, known: np.ndarray) -> str:
+    """A date as text, with its time if `known` days of the same column have one."""
+    unit: Any = "m" if (known % 1.0).any() else "D"
+    return str(np.datetime64(date_after(origin, days), unit)).replace("T", " ")
+
+
 def refuse_zone(column: Any, where: str) -> None:
     """Raise for a column of a frame, or values, with a time zone: days may not have 24 hours."""
     dtype = getattr(column, "dtype", None)

@@ -199,7 +199,7 @@ def at_training_rows(
             in_threads(structure, build, data, [*hyper], n)
             for data in map(partial(_data, model, training, structure, groups, order), blocks)
         )
-        total, what = len(blocks) * len(hyper), "Leaving rows out, by draw"
+        total, what = len(blocks) * len(hyper), "Going through the training rows, by draw"
         told = announced(found, total, what if speaks(progressbar) else "")
         tracked = progress.track(told, total=total, description=what)
         arrays, jitters = zip(*tracked, strict=True)

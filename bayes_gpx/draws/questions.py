@@ -50,7 +50,7 @@ class Question:
         Sums (c, width) of the operator's numbers that make the components, on the model's scale, as
         indicators add to their categorical column; None if each number is a component.
     by_class
-        What is added for each of several classes beside the offset: (C,) or (C, c), or None.
+        Offsets (C,) or (C, c) of each of several classes; None for no others.
     center
         Centers (c,) of the components' features, kept with the numbers.
     noisy

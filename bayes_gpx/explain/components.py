@@ -219,8 +219,14 @@ def orthogonal_kernel(model: Model) -> Term:
 
     Warns if the measure of a column is far from the training rows.
     """
-    training = model.training
-    if model.specification.grouped:
+    training, spec = model.training, model.specification
+    if spec.processes or spec.correlation:
+        what = f"likelihood={spec.likelihood!r}" if spec.processes else "correlation="
+        raise ValueError(
+            f"The indices need an orthogonal kernel, bx.Additive(..., measure=...), and {what} "
+            "takes kernels by name only. Use bx.importances."
+        )
+    if spec.grouped:
         raise ValueError(
             "The model has groups, and their levels have no distribution that a variance could be "
             "divided over. Use bx.components, or fit a model without groups."

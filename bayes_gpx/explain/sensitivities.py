@@ -13,7 +13,6 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Draws
-from bayes_gpx.data.row_data import counted
 from bayes_gpx.draws.averages import counts_of_rows
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
@@ -279,8 +278,13 @@ def _typical_noise(model: Model) -> dict[str, Any]:
     if model.specification.observation.exposure_name != "noise_sd":
         return {}
     training = model.training
-    each = cast(np.ndarray, training.scaled_exposure) ** 2
-    weights = counted(training.row_data, training.n)
+    if not training.stored:
+        raise ValueError(
+            "Relevance takes the mean variance of the training rows' noise_sd, and a model of "
+            "out-of-core data that was loaded has none of these rows. Use the model before bx.save."
+        )
+    each = cast(np.ndarray, training.scaled_exposure) ** 2  # of many out-of-core rows a sample
+    weights = None if training.row_data is None else training.row_data.weights
     return {"noise_sd": np.sqrt(np.average(each, weights=weights))}
 
 

@@ -101,8 +101,8 @@ def _prior(model: Any, name: str) -> str:
         return f"made of {made_of}"
     said = written.partition("~")[2].strip()
     if said.startswith("Gamma") and said.endswith("<constant>)"):  # PyMC has one over the rate
-        scale = variable.owner.op.dist_params(variable.owner)[1].eval()
-        return said.replace("<constant>", f"{1.0 / scale:.4g}")
+        rates = 1.0 / np.ravel(variable.owner.op.dist_params(variable.owner)[1].eval())
+        return said if len(rates) > 1 else said.replace("<constant>", f"{rates[0]:.4g}")
     return said
 
 

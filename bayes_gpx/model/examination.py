@@ -368,7 +368,7 @@ def _residuals(model: Any, idata: xr.DataTree) -> Iterator[str]:
             "likelihood='student_t'."
         )
     beside = spec.grouped or spec.calls_kernel or spec.levels or spec.constraints is not None
-    able = spec.family == "GP" and not beside  # what goes together with two processes
+    able = spec.family == "GP" and not beside  # as two processes need
     yield from _uneven(size, {**_numeric(data), f"predicted {data.y_name}": mean}, able)
 
 

@@ -28,7 +28,7 @@ PROBE = 400
 """Rows of the matrices with a product that measures the machine's speed."""
 
 READY, WAITED, LONG_ENOUGH = 0.05, 0.005, 0.5
-"""Seconds in which results come that were ready, without which one was, and for a rate."""
+"""Seconds until which results count as ready, of a wait, and until a rate is known."""
 
 _CHEAPER: ContextVar[tuple[str, float] | None] = ContextVar("_CHEAPER", default=None)
 
@@ -38,14 +38,14 @@ _SEVERAL: ContextVar["_Several | None"] = ContextVar("_SEVERAL", default=None)
 @dataclass
 class _Several:
     calls: int
-    always: bool
+    called: str
     said: bool = False
 
 
 @contextmanager
-def of_several(calls: int, *, always: bool = False) -> Iterator[None]:
-    """Let the first of so many similar calls announce all; `always` without a display, too."""
-    token = _SEVERAL.set(_SEVERAL.get() or _Several(calls, always))
+def of_several(calls: int, called: str = "") -> Iterator[None]:
+    """Let the first of so many similar calls announce all, `called` so even without a display."""
+    token = _SEVERAL.set(_SEVERAL.get() or _Several(calls, called))
     try:
         yield
     finally:
@@ -55,7 +55,7 @@ def of_several(calls: int, *, always: bool = False) -> Iterator[None]:
 def speaks(wanted: bool) -> bool:
     """Whether computations are announced."""
     several = _SEVERAL.get()
-    return wanted or (several is not None and several.always)
+    return wanted or (several is not None and bool(several.called))
 
 
 @contextmanager
@@ -137,16 +137,18 @@ def announce(what: str, seconds: float, more: str = ".") -> None:
     if (several := _SEVERAL.get()) is not None:
         seconds *= 0 if several.said else several.calls
     if seconds > WORTH_SAYING and threading.current_thread() is threading.main_thread():
+        console = Console(stderr=True, soft_wrap=True)
         if several is not None:
             several.said = True
-        said = f"{what}: {spoken(seconds)} or so{more}"
-        Console(stderr=True, soft_wrap=True).print(said, highlight=False)
+            # On a terminal, the command's display is in the line.
+            what = "\n" * (console.is_terminal and several.called != "") + (several.called or what)
+        console.print(f"{what}: {spoken(seconds)} or so{more}", highlight=False)
 
 
 def announced[T](found: Iterable[T], total: int, what: str) -> Iterator[T]:
     """Yield results, and announce the rest once their rate is known; "" announces nothing."""
-    # Results come in bunches, so a rate is that of whole ones: from the first to what was there
-    # before a wait. The first result waits for what is compiled.
+    # Results come in bunches, and the rate is of whole ones: from the first result, which waits for
+    # the compiler, to the last before a wait.
     begun = last = 0.0
     ready = 0
     for count, one in enumerate(found, start=1):

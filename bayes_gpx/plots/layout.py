@@ -120,6 +120,7 @@ def draw(
         figure |= {"figsize": (DOTS * WIDTH, DOTS * height), "figsize_units": "dots"}
         if columns > 1:
             figure["plot_hspace"] = min(between / WIDTH, 0.5 / (columns - 1))
+    sized = "figure_kwargs" in pc_kwargs
     pc_kwargs.setdefault("figure_kwargs", figure)
     pc = PlotCollection.wrap(data.to_dataset(), list(cols), backend=backend, **wrapped, **pc_kwargs)
     known = data.notnull().any([dim for dim in data.dims if dim not in cols])
@@ -132,7 +133,7 @@ def draw(
         color_bar(pc, bar)
     if legend is not None:
         add_legend(pc, legend)
-    add_title(pc, title)
+    add_title(pc, title, grows=not sized)
     return pc
 
 
@@ -174,8 +175,11 @@ def add_legend(pc: PlotCollection, styles: Styles) -> None:
         legend(pc, drawn, list(styles), **place)
 
 
-def add_title(pc: PlotCollection, text: str) -> None:
-    """Add a caption, in lines that fit the usual width, and give all letters one size."""
+def add_title(pc: PlotCollection, text: str, *, grows: bool = True) -> None:
+    """Add a caption, in lines that fit the usual width, and give all letters one size.
+
+    The figure `grows` by more lines of titles.
+    """
     text = "\n".join(wrapped for line in text.split("\n") for wrapped in wrap(line, LINE))
     if pc.backend == "plotly":
         text = text.replace("\n", "<br>")
@@ -205,7 +209,9 @@ def add_title(pc: PlotCollection, text: str) -> None:
     for written in figure.findobj(Text):
         if "$" in written.get_text():  # of a name: not a formula
             written.set_parse_math(False)
-    _wrap_to_panels(figure)
+    added = _wrap_to_panels(figure)
+    if grows:
+        figure.set_figheight(figure.get_figheight() + LINE_HEIGHT * added)
 
 
 def _wrap(label: Text, letters: int) -> None:
@@ -215,8 +221,8 @@ def _wrap(label: Text, letters: int) -> None:
     label.set_text("\n".join(chain.from_iterable(wrapped)))
 
 
-def _wrap_to_panels(figure: Any) -> None:
-    """Break titles and names of axes that do not fit between those of panels next to them."""
+def _wrap_to_panels(figure: Any) -> int:
+    """Break titles and names of axes that do not fit between others, into so many more lines."""
     # Matplotlib leaves no room for them, and how wide they are is known after a layout.
     long, added = [], Counter[int]()
     for axes in figure.axes:
@@ -226,7 +232,7 @@ def _wrap_to_panels(figure: Any) -> None:
             if max(map(len, label.get_text().split("\n"))) > SURE * LINE / columns:
                 long.append((label, place.rowspan.start))
     if not long:
-        return
+        return 0
     figure.draw_without_rendering()
     boxes = [axes.get_window_extent() for axes in figure.axes if axes.get_subplotspec() is not None]
     centers = np.unique([round(0.5 * (box.x0 + box.x1)) for box in boxes])
@@ -240,7 +246,7 @@ def _wrap_to_panels(figure: Any) -> None:
             _wrap(label, max(int(max(map(len, lines)) * room / box.width), SHORT))
             more = label.get_text().count("\n") + 1 - len(lines)
             added[row] = max(added[row], more)
-    figure.set_figheight(figure.get_figheight() + LINE_HEIGHT * added.total())
+    return added.total()
 
 
 def symmetric(values: xr.DataArray, cmap: str) -> Scale:

@@ -24,7 +24,7 @@ class Fit:
     def __init__(self, model: Model, idata: Draws) -> None:
         self.model = model
         # A DataTree where `fitted`; ArviZ takes no chunks of Dask.
-        self.idata: Any = idata if isinstance(idata, dict) else idata.compute()
+        self.idata: Any = idata.compute() if isinstance(idata, xr.DataTree) else idata
         self.hyper = hyperparameter_draws(model, idata)
 
     @property

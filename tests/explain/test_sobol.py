@@ -161,6 +161,8 @@ def test_what_has_no_indices_is_refused():
         bx.sobol_indices(bx.GP(X, Y), theta, **QUIET)
     with pytest.raises(ValueError, match="not orthogonal"):
         bx.sobol_indices(bx.GP(X, Y, kernel=kernel_of(None)), {"sigma": SIGMA}, **QUIET)
+    with pytest.raises(ValueError, match=r"takes kernels by name only. Use bx\.importances"):
+        bx.sobol_indices(bx.GP(X, Y, likelihood="heteroscedastic_normal"), {}, **QUIET)
     with pytest.raises(ValueError, match="sobol_indices of a model with constraints"):
         model = bx.GP(X, Y, kernel=kernel_of(ROWS), constraints=[bx.constraints.Increasing("age")])
         bx.sobol_indices(model, {"sigma": SIGMA}, **QUIET)

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import bayes_gpx as bx
+import known_draws
 from bayes_gpx.cli import main
 from bayes_gpx.inference.log_density import Density
 
@@ -193,7 +194,7 @@ def test_rows_keep_their_noise_in_files(tmp_path):
 
 
 @pytest.mark.parametrize("approximation", [bx.Inducing(X.iloc[:5]), bx.HSGP(4)])
-def test_out_of_core_rows_name_a_column(approximation):
+def test_out_of_core_rows_name_a_column(approximation, tmp_path):
     frames = [X.assign(y=Y, spread=SD).iloc[k : k + 5] for k in range(0, N, 5)]
     options = {"approximation": approximation, "scale": False}
     held = bx.GP(X, Y, noise_sd=SD, **options)
@@ -202,6 +203,11 @@ def test_out_of_core_rows_name_a_column(approximation):
     agree(
         *(bx.predictions(m, KERNEL, X_NEW, noise_sd=SD_NEW, seed=1, **QUIET) for m in (model, held))
     )
+    agree(*(bx.relevance(m, KERNEL, X_NEW, **QUIET) for m in (model, held)))
+    idata = known_draws.known(model, [KERNEL])
+    bx.save(model, idata, tmp_path / "fit.nc")
+    with pytest.raises(ValueError, match="has none of these rows"):
+        bx.relevance(*bx.load(tmp_path / "fit.nc"), X_NEW, **QUIET)
 
 
 def test_fits_learn_with_the_noise_of_each_row():
@@ -306,6 +312,7 @@ def test_projections_keep_the_noise_of_each_row():
     submodel, fit = projection.submodel(1)
     ls, amplitude = (fit["posterior"][n].values.ravel()[0] for n in ("lengthscale", "amplitude"))
     assert_allclose(projection.table["kl"][1], apart(ls, amplitude), rtol=1e-5)
+    assert projection.table["kl"].is_monotonic_decreasing
     for move in (0.97, 1.03):
         assert apart(ls * move, amplitude) >= apart(ls, amplitude) - 1e-9
         assert apart(ls, amplitude * move) >= apart(ls, amplitude) - 1e-9

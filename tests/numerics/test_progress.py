@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from bayes_gpx.numerics import progress
-from bayes_gpx.numerics.progress import announce, announced, beside, foretell, of_several
+from bayes_gpx.numerics.progress import announce, announced, beside, foretell, of_several, speaks
 
 
 @pytest.fixture
@@ -101,3 +101,11 @@ def test_a_loop_that_an_error_leaves_open_starts_no_thread():
     assert next(loop) == 0
     assert threading.active_count() == before
     assert [*loop] == [1, 2]
+
+
+def test_the_command_is_told_under_its_own_name(capsys):
+    assert not speaks(False)
+    with of_several(2, "Explaining"):
+        assert speaks(False)
+        announce("Computing f", 4.0)
+    assert capsys.readouterr().err == "Explaining: 8 seconds or so.\n"

@@ -569,6 +569,9 @@ def test_titles_and_names_of_axes_stay_within_their_figure():
         assert not one.overlaps(other)
     assert all(0 <= box.x0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0 for box in boxes)
     assert len({axes.xaxis.label.get_text() for axes in figure.axes}) == 4
+    chosen = {"figure_kwargs": {"figsize": (5, 3)}}
+    own = bx.plot_dependence(data, backend="matplotlib", **chosen).viz["figure"].item()
+    assert own.get_size_inches().tolist() == [5, 3]
 
 
 def test_labels_of_a_heatmap_do_not_touch_beside_long_names():

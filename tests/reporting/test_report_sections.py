@@ -416,3 +416,13 @@ def test_dates_are_written_as_dates(data):
         "2024-03-01",
         "2024-04-09",
     ]
+
+
+def test_times_of_one_day_stay_apart(data):
+    X, y = data
+    times = pd.date_range("2024-03-01", periods=40, freq="30min").to_series(index=X.index)
+    model = bx.GP(X.assign(at=times), y)
+    theta = THETA | {"lengthscale": [1.0, 1.5, 1.5]}
+    findings = Findings(model, theta, None, None, y_new=None, **OPTIONS | {"obs": [0]})
+    _, text = told(OBSERVATIONS, findings)
+    assert "at is 2024-03-01 00:00 rather than 2024-03-01 09:45" in text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bayes_gpx.data.dates import date_after
+from bayes_gpx.data.dates import in_words
 from bayes_gpx.data.features import INTERCEPT
 from bayes_gpx.data.moments import MOMENTS, Moments
 from bayes_gpx.data.training import TrainingData
@@ -76,7 +76,7 @@ def _columns(findings: Findings, frame: Frame, moments: Moments, caption: str) -
     known = (getattr(moments, name).tolist() for name in MOMENTS)
     columns = dict(zip(frame.columns, zip(*known, strict=True), strict=True))
     rows = [
-        [name, findings.units.get(name, ""), *_dated(frame.origins.get(name), numbers)]
+        [name, findings.units.get(name, ""), *_dated(frame, name, numbers)]
         for name, numbers in columns.items()
         if name in frame.sources and name != INTERCEPT
     ]
@@ -93,11 +93,12 @@ def _columns(findings: Findings, frame: Frame, moments: Moments, caption: str) -
         )
 
 
-def _dated(origin: np.datetime64 | None, numbers: Sequence[float]) -> list[Any]:
+def _dated(frame: Frame, name: str, numbers: Sequence[float]) -> list[Any]:
     """Mean, sd, minimum and maximum, of dates as dates and days."""
-    if origin is None:
+    if (origin := frame.origins.get(name)) is None:
         return [*numbers]
-    mean, *ends = (str(np.datetime64(date_after(origin, n), "D")) for n in numbers)
+    known = frame.values[:, list(frame.columns).index(name)]
+    mean, *ends = (in_words(origin, days, known) for days in numbers)
     return [mean, f"{number(numbers[1])} days", *ends[1:]]
 
 

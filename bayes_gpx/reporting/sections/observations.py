@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.data.dates import date_after
+from bayes_gpx.data.dates import in_words
 from bayes_gpx.data.features import INTERCEPT
 from bayes_gpx.data.gaps import IMPUTED_CELLS
 from bayes_gpx.draws.intervals import interval_of, interval_of_sum
@@ -144,8 +144,10 @@ def _moved(findings: Findings, found: xr.Dataset, note: str) -> str:
 
 def _said(findings: Findings, feature: str, value: float) -> str:
     """A value of a column: a number, or a date."""
-    origin = findings.frame.origins.get(feature)
-    return number(value) if origin is None else str(np.datetime64(date_after(origin, value), "D"))
+    frame = findings.frame
+    if (origin := frame.origins.get(feature)) is None:
+        return number(value)
+    return in_words(origin, value, frame.values[:, list(frame.columns).index(feature)])
 
 
 def _mixture(findings: Findings, feature: str, start: float) -> str:
