@@ -86,7 +86,7 @@ class TrainingData:
         known = self.units.get(self.y_name)
         if known and units == "{y}":
             return known
-        if known and units[-1].isdigit():  # a value of y
+        if known and units[-1:].isdigit():  # a value of y
             return f"{units.format(y=self.y_name)} {known}"
         return units.format(y=f"{self.y_name} in {known}" if known else self.y_name)
 

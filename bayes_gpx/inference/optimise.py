@@ -64,11 +64,11 @@ class Elsewhere:
 
 
 def in_turns(place: np.ndarray) -> Iterator[np.ndarray]:
-    """A place and one next to it in turns, for the time of a density.
+    """A place after one next to it, in turns, for the time of a density.
 
     Where it searches a mode, it begins at the last one, and finds that of the same place at once.
     """
-    return cycle([place, place + APART])
+    return cycle([place + APART, place])
 
 
 def climb(
