@@ -585,7 +585,9 @@ def test_a_method_of_somebody_elses_is_a_class_and_a_name(regression, monkeypatc
     idata = model.fit("start", start=given, seed=1, progressbar=False)
     assert idata["posterior"].attrs["inference_method"] == "start"
     assert_allclose(idata["posterior"]["lengthscale"].values[0, 0], 2.0)
-    with pytest.raises(TypeError, match=r"'start' does not take .*'draws_of'.*It has no options"):
+    with pytest.raises(
+        TypeError, match=r"'start' does not take .*'draws_of'.*Pass some of \['seed'\]"
+    ):
         model.fit("start", start=given, draws_of=1)
     with pytest.raises(TypeError, match=r"'svgp' does not take .*'batch'.*'minibatch', 'steps'"):
         model.fit("svgp", batch=10)

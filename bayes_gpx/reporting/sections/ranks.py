@@ -91,7 +91,7 @@ def _reference(findings: Findings, ranked: xr.Dataset, what: str, item: str) -> 
 def _table(
     findings: Findings, ranked: xr.Dataset, name: str, item: str, what: str
 ) -> Iterator[Part]:
-    order = (-ranked[f"{name}_mean"]).argsort().values
+    order = ranked["rank_mean"].argsort(kind="stable").values  # as in the figure
     rows: list[list[Any]] = []
     tails = [f"{what}", "from", "to", "P(first), %"]
     tails = tails[:1] if findings.alone else tails
