@@ -320,6 +320,7 @@ class _Climb(NamedTuple):
 
     def value_and_slope(self) -> ValueAndSlope:
         """Function x -> (minus the divergence, gradient)."""
+        seen = list[float]()
 
         def evaluate(x: np.ndarray) -> tuple[float, np.ndarray]:
             theta = self.scales.theta(x, self.start)
@@ -327,7 +328,10 @@ class _Climb(NamedTuple):
                 value, *slopes = self.divergence(*theta.values())
             slope = self.scales.slope(theta, dict(zip(theta, slopes, strict=True)))
             if not (np.isfinite(value) and np.isfinite(slope).all()):
-                return -np.inf, np.zeros_like(x)
-            return -float(value), -slope
+                # Where f has no mode, a wall of no great height: before an infinite one a line
+                # search steps back so far that it ends.
+                return 2.0 * min(seen) - max(seen) - 1.0 if seen else -np.inf, np.zeros_like(x)
+            seen.append(-float(value))
+            return seen[-1], -slope
 
         return evaluate
