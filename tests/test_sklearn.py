@@ -364,3 +364,5 @@ def test_names_and_units_are_kept(weighted, data):
     model = ESTIMATORS[0]().fit(X, y.rename("score"), sample_weight=weights).model_
     assert model.training.y_name == "score" and model.training.X.index[0] == int(weighted)
     assert model.training.units == {"age": "years", "score": "points"}
+    y = y.rename("age")
+    assert ESTIMATORS[0]().fit(X, y).model_.training.units == {"age": "years"}

@@ -328,9 +328,9 @@ class _Climb(NamedTuple):
                 value, *slopes = self.divergence(*theta.values())
             slope = self.scales.slope(theta, dict(zip(theta, slopes, strict=True)))
             if not (np.isfinite(value) and np.isfinite(slope).all()):
-                # Where f has no mode, a wall of no great height: before an infinite one a line
-                # search steps back so far that it ends.
-                return 2.0 * min(seen) - max(seen) - 1.0 if seen else -np.inf, np.zeros_like(x)
+                # Where f has no mode. Next to an infinite value a line search takes steps so small
+                # that it ends, so this one is a nat worse than the best.
+                return max(seen) - 1.0 if seen else -np.inf, np.zeros_like(x)
             seen.append(-float(value))
             return seen[-1], -slope
 

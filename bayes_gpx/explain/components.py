@@ -109,9 +109,9 @@ def components(
         works against the others.
 
         Components have the names of the kernel's summands, or of features (``age``, ``age:bmi``).
-        `group` is the level of the row's group, and `constant` contains the mean of y. The
-        coordinate `along` names the first feature that a component varies with; `alone` is true if
-        it is the only one.
+        `group` is the level of the row's group, and `constant` contains the mean of y or a
+        process's intercept. The coordinate `along` names the first feature that a component varies
+        with; `alone` is true if it is the only one.
 
     Raises
     ------
@@ -223,8 +223,8 @@ def orthogonal_kernel(model: Model) -> Term:
     if spec.processes or spec.correlation:
         what = f"likelihood={spec.likelihood!r}" if spec.processes else "correlation="
         raise ValueError(
-            f"The indices need an orthogonal kernel, bx.Additive(..., measure=...), and {what} "
-            "takes kernels by name only. Use bx.importances."
+            f"The kernel must be orthogonal, bx.Additive(..., measure=...), but {what} takes "
+            "kernels by name only. Use bx.importances or bx.shapley_values."
         )
     if spec.grouped:
         raise ValueError(

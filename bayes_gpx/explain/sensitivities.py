@@ -274,14 +274,14 @@ def _asked(
 
 
 def _typical_noise(model: Model) -> dict[str, Any]:
-    """Where noise is known of each row: one sd for all, of the mean variance of training rows."""
+    """With `noise_sd`, one noise sd for all rows: the root of the training rows' mean variance."""
     if model.specification.observation.exposure_name != "noise_sd":
         return {}
     training = model.training
     if not training.stored:
         raise ValueError(
             "Relevance takes the mean variance of the training rows' noise_sd, and a model of "
-            "out-of-core data that was loaded has none of these rows. Use the model before bx.save."
+            "out-of-core data that was loaded has none of these rows. Compute it before bx.save."
         )
     each = cast(np.ndarray, training.scaled_exposure) ** 2  # of many out-of-core rows a sample
     weights = None if training.row_data is None else training.row_data.weights

@@ -83,7 +83,7 @@ def sobol_indices(
         `variance`          chain, draw               f squared
         ==================  ========================  ======================
 
-        Those of several classes have a last dim `class`.
+        Several classes add a last dim `class`.
 
         `sobol` is E[V_u] / E[V] for each hyperparameter draw: expectations are over f given the
         data, and V, the variance of f, excludes its constant. `variance` is E[V]. `total` adds all

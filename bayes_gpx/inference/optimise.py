@@ -64,9 +64,9 @@ class Elsewhere:
 
 
 def in_turns(place: np.ndarray) -> Iterator[np.ndarray]:
-    """A place after one next to it, in turns, for the time of a density.
+    """A neighbor and the place itself in turns, at which to measure the time of a density.
 
-    Where it searches a mode, it begins at the last one, and finds that of the same place at once.
+    A density that searches for a mode begins at the last one, so the same place twice is too quick.
     """
     return cycle([place + APART, place])
 

@@ -28,7 +28,7 @@ PROBE = 400
 """Rows of the matrices with a product that measures the machine's speed."""
 
 READY, WAITED, LONG_ENOUGH = 0.05, 0.005, 0.5
-"""Seconds until which results count as ready, of a wait, and until a rate is known."""
+"""Seconds: results that come sooner were ready; a pause between bunches; enough for a rate."""
 
 _CHEAPER: ContextVar[tuple[str, float] | None] = ContextVar("_CHEAPER", default=None)
 
@@ -44,7 +44,7 @@ class _Several:
 
 @contextmanager
 def of_several(calls: int, called: str = "") -> Iterator[None]:
-    """Let the first of so many similar calls announce all, `called` so even without a display."""
+    """Let the first of so many similar calls announce all; with a name, even without a display."""
     token = _SEVERAL.set(_SEVERAL.get() or _Several(calls, called))
     try:
         yield

@@ -175,10 +175,10 @@ def add_legend(pc: PlotCollection, styles: Styles) -> None:
         legend(pc, drawn, list(styles), **place)
 
 
-def add_title(pc: PlotCollection, text: str, *, grows: bool = True) -> None:
+def add_title(pc: PlotCollection, text: str, *, grows: bool) -> None:
     """Add a caption, in lines that fit the usual width, and give all letters one size.
 
-    The figure `grows` by more lines of titles.
+    With `grows`, the figure becomes higher where titles take more lines.
     """
     text = "\n".join(wrapped for line in text.split("\n") for wrapped in wrap(line, LINE))
     if pc.backend == "plotly":
@@ -222,7 +222,7 @@ def _wrap(label: Text, letters: int) -> None:
 
 
 def _wrap_to_panels(figure: Any) -> int:
-    """Break titles and names of axes that do not fit between others, into so many more lines."""
+    """Break titles and names of axes that reach into others; return the number of added lines."""
     # Matplotlib leaves no room for them, and how wide they are is known after a layout.
     long, added = [], Counter[int]()
     for axes in figure.axes:

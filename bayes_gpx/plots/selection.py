@@ -408,7 +408,7 @@ def shortened(labels: Iterable[Any], longest: int = LONGEST_NAME) -> list[str]:
 
 
 def _around(label: str, places: Sequence[int], longest: int) -> str:
-    """A label cut to its begin, its end, and the letters around places between them."""
+    """The beginning of a label, its end, and the letters around places between them."""
     ends = longest // (4 * len(places))
     size = (longest - 2 * ends - len(places) - 1) // len(places)
     kept = {*range(ends), *range(len(label) - ends, len(label))}
@@ -419,7 +419,7 @@ def _around(label: str, places: Sequence[int], longest: int) -> str:
 
 
 def contrasts_shortened(contrasts: Sequence[str]) -> list[str]:
-    """Texts of contrasts; of a change both ends are cut, and both remain."""
+    """Texts of contrasts, with something of both ends of each change."""
     texts = dict(zip(contrasts, shortened(contrasts), strict=True))
     long = [text for text in texts if ARROW in text and len(text) > LONGEST_NAME]
     ends = [text.rsplit(ARROW, 1) for text in long]

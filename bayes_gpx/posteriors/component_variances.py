@@ -90,7 +90,7 @@ def _given(posterior: Gaussian | LowRankGaussian) -> tuple[Any, Any, Tensor]:
     """
     if isinstance(posterior, Gaussian):
         alpha = posterior.alpha
-        return posterior.process, posterior.u, alpha[:, None] * alpha - posterior.formed
+        return posterior.process, posterior.u, alpha[:, None] * alpha - posterior.C
     a, seen, spread = posterior.coefficients, posterior.seen, posterior.spread
     one = pt.eye(a.shape[0])
     V = solve(posterior.root, one) if spread is None else pt.dot(spread, spread.T)

@@ -4,8 +4,8 @@ For any linear operator L and observed quantities u,
 
     mean = K_Lu alpha          cov = K_LL - K_Lu C K_uL
 
-`alpha` and `C` come from a posterior (`bayes_gpx.posteriors`). C is not formed here: it is `root^-T
-root^-1` with a triangular root.
+`alpha` and `C` come from a posterior (`bayes_gpx.posteriors`). Covariances do not form C: it is
+`root^-T root^-1` with a triangular root.
 """
 
 from dataclasses import dataclass
@@ -40,8 +40,8 @@ class Gaussian:
         return pt.dot(self.K_Lu, self.alpha)
 
     @property
-    def formed(self) -> Tensor:
-        """C itself, (n, n), for quantities that are no covariances."""
+    def C(self) -> Tensor:  # noqa: N802
+        """C, (n, n), for expectations of products."""
         return solve(self.root, pt.eye(self.alpha.shape[0]))
 
     @cached_property

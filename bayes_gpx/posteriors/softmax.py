@@ -37,10 +37,10 @@ class OfOneClass(Gaussian):
         return solve_root(self.joint, back)
 
     @property
-    def formed(self) -> Tensor:  # noqa: D102
-        C = self.alone.formed
-        through = solve_root(self.joint, C)
-        return C - pt.dot(through.T, through)
+    def C(self) -> Tensor:  # noqa: D102, N802
+        alone = self.alone.C
+        through = solve_root(self.joint, alone)
+        return alone - pt.dot(through.T, through)
 
     @cached_property
     def variance(self) -> Tensor:  # noqa: D102

@@ -200,6 +200,9 @@ def test_columns_of_few_values_can_tell_of_noise():
     rng = np.random.default_rng(3)
     flag = np.repeat([0.0, 1.0], 60)
     (said,) = room._uneven(np.abs(rng.normal(size=120)) * (1 + 3 * flag), {"flag": flag})
+    assert "likelihood='heteroscedastic_normal', or a logarithm" in said
+    (other,) = room._uneven(1.0 + 3 * flag + rng.uniform(size=120), {"flag": flag}, able=False)
+    assert "Use a logarithm" in other and "heteroscedastic" not in other
     assert "with the largest flag" in said
     ratio = float(said.split(" times")[0].split()[-1])
     assert 3.0 < ratio < 5.3  # 4, with 60 rows on each side

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 
 import bayes_gpx as bx
 from bayes_gpx.plots.selection import contrasts_shortened, short, shortened
-from bayes_gpx.plots.visuals import EDGE, NEGATIVE, ON_WHITE, POSITIVE, few_numbers
+from bayes_gpx.plots.visuals import EDGE, NEGATIVE, ON_WHITE, POSITIVE, few_numbers, places_along
 
 FEATURES = ["wind", "rain", "sun", "ice"]
 SIZE = np.array([0.5, 4.0, 1.0, 2.0])
@@ -543,6 +543,13 @@ def test_both_ends_of_long_changes_remain():
     )
     assert max(map(len, found)) <= 40 and found[2] == "age +1 sd"
     assert [text.split(" → ")[1] for text in found[:2]] == ["student", "manager"]
+
+
+def test_points_of_a_level_are_spread_without_a_trend():
+    """Rows in the order of their values would draw one."""
+    value = xr.DataArray(np.repeat([0.0, 1.0], 200), dims="obs")
+    shifts = places_along(value)[:200]
+    assert np.ptp(shifts) > 0.4 and abs(np.corrcoef(shifts, np.arange(200))[0, 1]) < 0.2
 
 
 def test_features_of_one_class_are_in_a_row():

@@ -114,7 +114,7 @@ def _effects(findings: Findings) -> Iterator[Part]:
     sentences = [f"{name}: {change(*found)}." for name, *found in changes[:STRONGEST]]
     if sentences:
         name = findings.model.training.y_name
-        used = findings.sloped.sizes["obs"] if findings.numbers else len(findings.some)
+        used = findings.sloped.sizes["obs"] if _stepped(findings) else len(findings.some)
         known = len(findings.where.index)
         count = f"{used} observations" if used == known else f"{used} of {known} observations"
         of = f"{name}{findings.unit(name)}"
@@ -128,11 +128,17 @@ def _effects(findings: Findings) -> Iterator[Part]:
         )
 
 
+def _stepped(findings: Findings) -> list[str]:
+    """Columns of numbers with more than two values."""
+    others = switched(findings.model.training)
+    return [name for name in findings.numbers if name not in others]
+
+
 def _by_sd(findings: Findings) -> Iterator[tuple[str, float, float, float]]:
-    training, others = findings.model.training, switched(findings.model.training)
-    if not {*findings.numbers} - {*others}:
+    training, names = findings.model.training, _stepped(findings)
+    if not names:
         return
-    found = findings.sloped.sel(feature=[n for n in findings.numbers if n not in others])
+    found = findings.sloped.sel(feature=names)
     ends = interval_of(found, "average_slope", findings.prob)
     columns = list(training.X.columns)
     for name in found["feature"].values:
