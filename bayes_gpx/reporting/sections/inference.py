@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bayes_gpx.reporting.results import Findings
 
 
-MOST_PANELS, TITLE = 12, 32
+MOST_PANELS, TITLE = 12, 25
 """Panels of a figure, one for each number that is a hyperparameter; and letters of a title."""
 
 PRIOR_DRAWS = 2000
@@ -128,7 +128,8 @@ def _each(draws: xr.Dataset) -> Iterator[tuple[str, np.ndarray]]:
 
 def _titles(names: Sequence[str]) -> dict[str, str]:
     """Titles of panels that are three in a row, by the names of their quantities."""
-    return dict(zip(names, shortened(names, TITLE), strict=True))
+    texts = (text.replace("$", r"\$") for text in shortened(names, TITLE))  # no formula
+    return dict(zip(names, texts, strict=True))
 
 
 def _panels(count: int) -> dict[str, Any]:
