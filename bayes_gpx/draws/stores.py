@@ -251,6 +251,13 @@ class RowStore(Store):
         """Create the arrays of all rows like the arrays of a chunk, unless they exist."""
         with self._claim.held():
             if not (self.folder / "begun").exists():
+                # Not before: the first chunk tells what it explains; values of features are in all.
+                explained = [name for name in map(str, part) if name.endswith("_mean")]
+                try:
+                    refuse_foreign(self.path, explained)
+                except ValueError:
+                    shutil.rmtree(self.folder)
+                    raise
                 self._begin(part, rows)
 
     def _begin(self, part: xr.Dataset, rows: int) -> None:

@@ -205,6 +205,15 @@ def test_finished_stores_are_replaced_and_others_refused(model, tmp_path):
         bx.predictions(model, THETA, path=tmp_path / "mine", **QUIET)
 
 
+def test_results_of_other_functions_are_left_as_they_are(model, tmp_path):
+    first = bx.predictions(model, THETA, path=tmp_path / "store", **QUIET).load()
+    with pytest.raises(ValueError, match="the result of another function, with .*left as it is"):
+        bx.attributions(model, THETA, path=tmp_path / "store", **QUIET)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["store"]
+    again = bx.predictions(model, THETA, path=tmp_path / "store", **QUIET)
+    xr.testing.assert_identical(again.load(), first)
+
+
 @pytest.mark.parametrize(
     "options, message",
     [({}, "need a path="), ({"joint": True}, "joint was given"), ({"obs": [3]}, "obs was given")],
