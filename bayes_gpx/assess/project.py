@@ -408,9 +408,9 @@ def _ranked(model: Model, sizes: np.ndarray) -> list[str]:
 def _constant(reference: Reference) -> tuple[tuple[np.ndarray, np.ndarray], float]:
     """Moments of the normal f without features closest to each draw, and the mean divergence."""
     # With equal normal noise all responses have the moments of the mixture over rows. Others
-    # are optimized: the mean of f, and its variance where the response is f and noise. Where it is
-    # a rate or a probability, the mean of f alone determines the closest one. The divergence is
-    # averaged over rows and draws.
+    # are optimized: the mean of f, and its variance where the response is f and noise, or any
+    # function. Where it is a rate or a probability, the mean of f alone determines the closest
+    # one. The divergence is averaged over rows and draws.
     model, moments, kls = reference.model, [], []
     for k, (_, theta) in enumerate(reference.hyper):
         aim = reference.predictive(k)
@@ -440,7 +440,7 @@ def _closest(
     center = np.average(mean, axis=0, weights=counts)
     if observation.normal and not observation.exposed:
         return center, np.average(spread + (mean - center) ** 2, weights=counts)
-    own = observation.mean_name is None
+    own = observation.mean_name is None or observation.any_shapes
 
     def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if own:

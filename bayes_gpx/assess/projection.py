@@ -245,13 +245,15 @@ class _Scales:
 
     # `groups` holds, for each of them, which number each of its values is: columns that share a
     # prior variable, as all indicators of a categorical column do, share a number. `held` are the
-    # shapes of the response's distribution, such as a dispersion, since divergences are between
+    # shapes of the response's distribution, such as a dispersion, where divergences are between
     # members of one family; and numbers of any sign, or 0, which have no logarithm.
 
     def __init__(self, model: Model, start: Mapping[str, np.ndarray]) -> None:
         spec, self.groups, self._shapes = model.specification, {}, {}
         shapes = {
-            name for name, h in spec.observation.hyperparameters.items() if not h.in_units_of_y
+            name
+            for name, h in spec.observation.hyperparameters.items()
+            if not (h.in_units_of_y or spec.observation.any_shapes)
         }
         signed = {h.name for h in spec.hyperparameters if h.signed}
         dims = {h.name: h.dim for h in spec.hyperparameters}

@@ -102,8 +102,8 @@ def relevance(
     Raises
     ------
     ValueError
-        For a kernel rougher than Matern 3/2; a likelihood of one's own;
-        unknown features; a bad step, or one without finite differences; other rows or idata.
+        For a kernel rougher than Matern 3/2; a likelihood that is a class of one's own; unknown
+        features; a bad step, or one without finite differences; other rows or idata.
 
     References
     ----------

@@ -20,7 +20,7 @@ from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_devia
 from bayes_gpx.draws.naming import origin, values_by_source
 from bayes_gpx.draws.points import Points
 from bayes_gpx.draws.questions import refuse_weight
-from bayes_gpx.likelihoods.predictive import Predictive
+from bayes_gpx.likelihoods.predictive import Information, Predictive
 from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.validation import one_of
 
@@ -142,13 +142,14 @@ def contrasts_of_derivatives(
 
     def numbers(likelihood: Any, found: Predictive) -> np.ndarray:
         square = np.zeros((m, len(picked.columns)))
-        for jet, information in likelihood.parameters(found):
-            first = jet.first[:, picked.columns].reshape((-1, m, len(picked.columns)))
+        for *both, information in likelihood.parameters(found):
+            firsts = (jet.first[:, picked.columns] for jet in both)
+            firsts = (first.reshape((-1, m, len(picked.columns))) for first in firsts)
             known = information.reshape((-1, m))[own, rows]
-            apart = first - first[own, rows]
-            square += known[:, None] * np.einsum("lmk,lm->mk", apart**2, weights)
-        both = np.sqrt(factor * square)[:, None]
-        return _symmetric(picked.placed(both, at, picked.places))
+            apart = (first - first[own, rows] for first in firsts)
+            square += known[:, None] * np.einsum("lmk,lmk,lm->mk", *apart, weights)
+        paired = _root(factor * square)[:, None]
+        return _symmetric(picked.placed(paired, at, picked.places))
 
     return Measure(at_levels(model, where, [column]), 1, numbers)
 
@@ -164,13 +165,20 @@ def contrasts_of_contrasts(
 
     def numbers(likelihood: Any, found: Predictive) -> np.ndarray:
         square = np.zeros(m)
-        for jet, information in likelihood.parameters(found):
-            value, known = (v.reshape((*sizes, m)) for v in (jet.value, information))
-            apart = value - value[one, :, rows].T - value[:, other, rows][:, None]
-            apart = apart + value[one, other, rows]
-            mean = np.einsum("abm,am,bm->m", apart**2, *weights)
+        for *both, information in likelihood.parameters(found):
+            *values, known = (
+                v.reshape((*sizes, m)) for v in (*(jet.value for jet in both), information)
+            )
+            apart = (
+                value
+                - value[one, :, rows].T
+                - value[:, other, rows][:, None]
+                + value[one, other, rows]
+                for value in values
+            )
+            mean = np.einsum("abm,abm,am,bm->m", *apart, *weights)
             square += known[one, other, rows] * mean
-        return _symmetric(picked.placed(np.sqrt(factor * square)[:, None, None], *at))
+        return _symmetric(picked.placed(_root(factor * square)[:, None, None], *at))
 
     return Measure(at_levels(model, where, columns), 0, numbers)
 
@@ -415,17 +423,21 @@ class PredictiveMixture:
 
 
 def change(
-    parameters: Sequence[tuple[Jet, np.ndarray]], factor: float = 1.0
+    parameters: Sequence[Information], factor: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """KL-diff sqrt(sum_k I_k theta_k,d^2) and KL-diff^2 sqrt(factor sum_k I_k theta_k,de^2)."""
-    # For uncorrelated parameters theta_k with Fisher information I_k, KL from p(x) to p(x + t e_d)
-    # is t^2 / 2 sum_k I_k theta_k,d^2 to second order. The second, (m, d, d), is None without
+    """KL-diff sqrt(sum I_kl theta_k,d theta_l,d), and KL-diff^2 with theta_,de and a factor."""
+    # For parameters theta_k with Fisher information I_kl, KL from p(x) to p(x + t e_d) is t^2 / 2
+    # sum_kl I_kl theta_k,d theta_l,d to second order. The second, (m, d, d), is None without
     # second derivatives. See Paananen, Andersen and Vehtari, "Uncertainty-aware sensitivity
     # analysis using Renyi divergences" (2021), equations 2 and 3; the supplement has the latter
     # with a factor of 1.
-    roots = [(jet, np.sqrt(information)) for jet, information in parameters]
-    first = sum((root[:, None] * jet.first) ** 2 for jet, root in roots)
-    if any(jet.second is None for jet, _ in roots):
-        return np.sqrt(first), None
-    second = sum((root[:, None, None] * jet.second) ** 2 for jet, root in roots)
-    return np.sqrt(first), np.sqrt(factor * second)
+    first = sum(known[:, None] * a.first * b.first for a, b, known in parameters)
+    if any(jet.second is None for jet, _, _ in parameters):
+        return _root(first), None
+    second = sum(known[:, None, None] * a.second * b.second for a, b, known in parameters)
+    return _root(first), _root(factor * second)
+
+
+def _root(square: np.ndarray) -> np.ndarray:
+    """Square root of a sum that is not negative but for rounding."""
+    return np.sqrt(np.maximum(square, 0.0))

@@ -96,6 +96,9 @@ class Likelihood(ABC):
         `cumulative_predictive`. True by default.
     labelled : bool
         y contains class labels, coded 0, 1, ... by `read`. False by default.
+    any_shapes : bool
+        `divergence` is between distributions of any hyperparameters. False by default: those that
+        are not in units of y are the same.
     normal : bool
         f integrates out of the density of y in closed form: only for `Normal`.
     core_shape : str
@@ -128,6 +131,7 @@ class Likelihood(ABC):
     discrete: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
     labelled: ClassVar[bool] = False
+    any_shapes: ClassVar[bool] = False
     normal: ClassVar[bool] = False
     core_shape: ClassVar[str] = "(n)"
     classes: int | None = None

@@ -7,6 +7,7 @@ forms replace parts of it where they are known to be faster.
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -25,6 +26,7 @@ from pytensor.tensor.rewriting.ofg import inline_ofg_node
 from bayes_gpx.aliases import Tensor
 from bayes_gpx.data.response import SUPPORTS, read_within
 from bayes_gpx.likelihoods.base import Exposure, Response, ScalarLikelihood, Theta, column
+from bayes_gpx.likelihoods.predictive import Information, Predictive
 from bayes_gpx.likelihoods.tails import Slopes, both_tails, summed_tail
 from bayes_gpx.numerics.gaussian_expectations import (
     NODES,
@@ -34,6 +36,8 @@ from bayes_gpx.numerics.gaussian_expectations import (
     narrowed,
     trapezoid,
 )
+from bayes_gpx.numerics.jets import Jet
+from bayes_gpx.numerics.special import log_sum_exp
 from bayes_gpx.numerics.threads import ThreadedFunction
 
 FARTHEST = 30.0
@@ -50,8 +54,11 @@ FIRST, MORE = 141, 140
 LOWEST = -1e10
 """Stands for the log of 0 in sums over counts that may all be impossible."""
 
-AT_ONCE = 2000
-"""Variances of y are computed for so many rows at once."""
+AT_ONCE, MIXED_AT_ONCE = 2000, 50
+"""Variances of y are computed for so many rows at once, and densities with f integrated out."""
+
+NEGLIGIBLE = 1e-12
+"""Probability of a y that says nothing of how far two distributions are apart."""
 
 
 type Tails = Callable[..., tuple[Slopes, Slopes]]
@@ -107,6 +114,11 @@ class Derived(ScalarLikelihood):
         """Whether PyMC has the distribution function."""
         return len(_template(self).cumulative) > 0
 
+    @property
+    def any_shapes(self) -> bool:  # type: ignore[override]
+        """Whether the divergence is that of all derived likelihoods, and of no family."""
+        return type(self).divergence is Derived.divergence
+
     def read(self, y: ArrayLike, labels: ArrayLike | None = None) -> tuple[np.ndarray, None]:
         """Return y if it is in the support; raise with the first row that is not."""
         return read_within(y, self.support, self.called), None
@@ -161,7 +173,7 @@ class Derived(ScalarLikelihood):
 
     def fisher(self, f: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
         """Expected information about f: the expected square of the slope, by sums over y."""
-        y, weights = self._over_y(f, theta, exposure)
+        y, weights = self._over_y(self._given(f, theta, exposure), f)
         slope = self.derivatives(f[:, None], y, theta, column(exposure))[0]
         return (weights * pt.sqr(slope)).sum(axis=1)
 
@@ -174,16 +186,19 @@ class Derived(ScalarLikelihood):
         observed = -self.derivatives(f, y, theta, exposure)[1]
         return pt.switch(observed > CLEAR * expected, observed, expected)
 
-    def _over_y(self, f: Tensor, theta: Theta, exposure: Exposure) -> tuple[Tensor, Tensor]:
-        """Possible y for each f, (n, K), and their probabilities."""
-        low, high = pt.full_like(f, -WIDE), pt.full_like(f, WIDE)
-        at = lambda y: self.logp(f[:, None], y, theta, column(exposure))  # noqa: E731
+    def _given(self, f: Tensor, theta: Theta, exposure: Exposure) -> Callable[[Tensor], Tensor]:
+        """Log densities of y (n, K) given f (n,)."""
+        return lambda y: self.logp(f[:, None], y, theta, column(exposure))
+
+    def _over_y(self, log_p: Callable[[Tensor], Tensor], like: Tensor) -> tuple[Tensor, Tensor]:
+        """Possible y of n rows, shaped as `like`, and their probabilities, (n, K)."""
+        low, high = pt.full_like(like, -WIDE), pt.full_like(like, WIDE)
         if self.discrete:
-            _, top = narrowed(lambda u: _known(at(pt.floor(pt.exp(u)))) + u, 0.0 * low, high)
+            _, top = narrowed(lambda u: _known(log_p(pt.floor(pt.exp(u)))) + u, 0.0 * low, high)
             y, widths = _counts_up_to(pt.exp(top))
-            return y, widths * pt.exp(_known(at(y)))
+            return y, widths * pt.exp(_known(log_p(y)))
         to_y, log_rate = _SCALES[self.support]
-        height = lambda u: _known(at(to_y(u)) + log_rate(u))  # noqa: E731
+        height = lambda u: _known(log_p(to_y(u)) + log_rate(u))  # noqa: E731
         u, log_weights = trapezoid(height, low, high)
         return to_y(u), pt.exp(log_weights)
 
@@ -228,6 +243,30 @@ class Derived(ScalarLikelihood):
             rows = slice(first, first + AT_ONCE)
             found[rows] = own(*(np.asarray(v[rows], "float64") for v in flat), *known)
         return found.reshape(given[0].shape)
+
+    def predictive(self, mean: Jet, variance: Jet, theta: Theta) -> Predictive:
+        """Distribution of y at exposure 1 for f ~ N(mean, variance), jets: its parameters."""
+        known = [np.asarray(theta[name], "float64") for name in self.hyperparameters]
+        return Predictive((mean,), variance, np.array(known))
+
+    def parameters(self, found: Predictive) -> tuple[Information, ...]:
+        """Pairs of the mean and the variance of f, with their Fisher information (m,)."""
+        _, weights, _, *scores = _at_moments(_predicted(self), found)
+        mean, variance = found.means[0], cast(Jet, found.variance)
+        own, crossed, other = (
+            (weights * a * b).sum(axis=1) for a, b in combinations_with_replacement(scores, 2)
+        )
+        return (mean, mean, own), (mean, variance, 2.0 * crossed), (variance, variance, other)
+
+    def divergence(self, here: Predictive, there: Predictive) -> np.ndarray:
+        """Kullback-Leibler divergence from one to another, by sums over y, (m,)."""
+        y, weights, own, *_ = _at_moments(_predicted(self), here)
+        ratio = _at_moments(_log_predicted(self), there, y)[0] - own
+        far = (np.abs(ratio) * (weights > NEGLIGIBLE)).max(axis=1) > 1.0
+        # The same for distributions, without differences of numbers that are nearly equal; but of
+        # one far away, y do not reach all of it.
+        near = np.expm1(np.where(far[:, None], 0.0, ratio)) - ratio
+        return (weights * np.where(far[:, None], -ratio, near)).sum(axis=1)
 
     def draw(
         self,
@@ -362,10 +401,56 @@ def _symbols(of: Derived) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
 @lru_cache(maxsize=8)
 def _variance(of: Derived) -> ThreadedFunction:
     f, exposure, theta = _symbols(of)
-    y, weights = of._over_y(f, theta, exposure)
+    y, weights = of._over_y(of._given(f, theta, exposure), f)
     off = y - of.response(f, exposure).value[:, None]
     found = (weights * pt.sqr(off)).sum(axis=1)
     return ThreadedFunction([f, exposure, *theta.values()], found)
+
+
+def _log_mixed(
+    of: Derived, y: Tensor, mean: Tensor, variance: Tensor, theta: Theta
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Log density of y (n, K) where f ~ N(mean, variance), and its slopes in the two."""
+    m, v = ((part[:, None] + pt.zeros_like(y)).ravel() for part in (mean, variance))
+    y, shape = y.ravel(), y.shape
+    f, log_weights = of.weighed_nodes(y, m, v, theta)
+    found = log_sum_exp(log_weights)
+    weights = pt.exp(log_weights - found[:, None])
+    slope, second, _ = of.derivatives(f, y[:, None], theta)
+    parts = found, (weights * slope).sum(axis=1), 0.5 * (weights * (second + slope**2)).sum(axis=1)
+    return cast(Any, tuple(part.reshape(shape) for part in parts))
+
+
+def _moments(of: Derived) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    return pt.dvector("mean"), pt.dvector("variance"), of.symbols()
+
+
+@lru_cache(maxsize=8)
+def _predicted(of: Derived) -> ThreadedFunction:
+    mean, variance, theta = _moments(of)
+    y, weights = of._over_y(lambda y: _log_mixed(of, y, mean, variance, theta)[0], mean)
+    outputs = [y, weights, *_log_mixed(of, y, mean, variance, theta)]
+    return ThreadedFunction([mean, variance, *theta.values()], outputs)
+
+
+@lru_cache(maxsize=8)
+def _log_predicted(of: Derived) -> ThreadedFunction:
+    (mean, variance, theta), y = _moments(of), pt.dmatrix("y")
+    found = _log_mixed(of, y, mean, variance, theta)[:1]
+    return ThreadedFunction([mean, variance, *theta.values(), y], list(found))
+
+
+def _at_moments(
+    function: ThreadedFunction, found: Predictive, *more: np.ndarray
+) -> list[np.ndarray]:
+    """Results of a function of moments of f, a few rows at a time."""
+    moments = found.means[0].value, cast(Jet, found.variance).value
+    parts = []
+    for first in range(0, len(moments[0]), MIXED_AT_ONCE):
+        rows = slice(first, first + MIXED_AT_ONCE)
+        given = [np.ascontiguousarray(v[rows]) for v in (*moments, *more)]
+        parts.append(function(*given[:2], *found.excess, *given[2:]))
+    return [np.concatenate(part) for part in zip(*parts, strict=True)]
 
 
 @lru_cache(maxsize=8)

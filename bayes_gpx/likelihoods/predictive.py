@@ -25,7 +25,7 @@ class Predictive(NamedTuple):
     means: tuple[Jet, ...]  # location or mean of y, or the probability of each class
     variance: Jet | None = None  # squared scale, if it is a separate parameter
     # 1 / nu of Student's t, 1 / dispersion of counts, with `inflation` if there is one, and the
-    # precision of proportions; else 0.
+    # precision of proportions; else 0. For other likelihoods, the hyperparameters.
     excess: Any = 0.0
 
     def at(self, rows: slice | np.ndarray) -> "Predictive":
@@ -35,14 +35,24 @@ class Predictive(NamedTuple):
         return Predictive(means, variance, self.excess)
 
 
+type Information = tuple[Jet, Jet, np.ndarray]
+"""Two parameters, or one twice, and their Fisher information (m,)."""
+
+
+def _alone(jet: Jet, information: np.ndarray) -> Information:
+    """A parameter that is not correlated with others."""
+    return jet, jet, information
+
+
 class Located:
     """Normal and Student-t distributions."""
 
-    def parameters(self, found: Predictive) -> tuple[tuple[Jet, np.ndarray], ...]:
+    def parameters(self, found: Predictive) -> tuple[Information, ...]:
         """Location and squared scale, each with its Fisher information (m,)."""
         variance, q = cast(Jet, found.variance), 3.0 * found.excess
         location = (1.0 + found.excess) / (variance.value * (1.0 + q))
-        return (found.means[0], location), (variance, 0.5 / (variance.value**2 * (1.0 + q)))
+        scale = 0.5 / (variance.value**2 * (1.0 + q))
+        return _alone(found.means[0], location), _alone(variance, scale)
 
     def divergence(self, here: Predictive, there: Predictive) -> np.ndarray:
         """Kullback-Leibler divergence from one to another of the same excess, (m,)."""
@@ -74,10 +84,10 @@ def _student_nodes(nu: float) -> tuple[np.ndarray, np.ndarray]:
 class Counted:
     """Poisson and negative binomial distributions."""
 
-    def parameters(self, found: Predictive) -> tuple[tuple[Jet, np.ndarray], ...]:
+    def parameters(self, found: Predictive) -> tuple[Information, ...]:
         """The mean with its Fisher information (m,)."""
         mu = found.means[0].value
-        return ((found.means[0], 1.0 / (mu * (1.0 + found.excess * mu))),)
+        return (_alone(found.means[0], 1.0 / (mu * (1.0 + found.excess * mu))),)
 
     def divergence(self, here: Predictive, there: Predictive) -> np.ndarray:
         """Kullback-Leibler divergence from one to another of the same excess, (m,)."""
@@ -93,7 +103,7 @@ class Counted:
 class Inflated:
     """Counts with zeros of their own."""
 
-    def parameters(self, found: Predictive) -> tuple[tuple[Jet, np.ndarray], ...]:
+    def parameters(self, found: Predictive) -> tuple[Information, ...]:
         """The mean of all counts with its Fisher information (m,)."""
         q, inflation = found.excess
         share = 1.0 - inflation
@@ -101,7 +111,7 @@ class Inflated:
         zeros, spread = np.exp(_log_zeros(rate, q)), 1.0 + q * rate
         rest = share * (1.0 / (rate * spread) - zeros / spread**2)
         information = rest + (share * zeros / spread) ** 2 / (inflation + share * zeros)
-        return ((found.means[0], information / share**2),)
+        return (_alone(found.means[0], information / share**2),)
 
     def divergence(self, here: Predictive, there: Predictive) -> np.ndarray:
         """Kullback-Leibler divergence from one to another of the same excess, (m,)."""
@@ -128,10 +138,10 @@ def _log_zeros(rate: np.ndarray, q: float) -> np.ndarray:
 class Proportioned:
     """Beta distributions of a common precision."""
 
-    def parameters(self, found: Predictive) -> tuple[tuple[Jet, np.ndarray], ...]:
+    def parameters(self, found: Predictive) -> tuple[Information, ...]:
         """Mean and complement, each with its share of their common Fisher information (m,)."""
         each = zip(found.means, _shapes(found), strict=True)
-        return tuple((jet, found.excess**2 * polygamma(1, shape)) for jet, shape in each)
+        return tuple(_alone(jet, found.excess**2 * polygamma(1, shape)) for jet, shape in each)
 
     def divergence(self, here: Predictive, there: Predictive) -> np.ndarray:
         """Kullback-Leibler divergence from one to another of the same excess, (m,)."""
@@ -161,9 +171,9 @@ def _shapes(found: Predictive) -> tuple[np.ndarray, np.ndarray]:
 class Labelled:
     """One of several labels."""
 
-    def parameters(self, found: Predictive) -> tuple[tuple[Jet, np.ndarray], ...]:
+    def parameters(self, found: Predictive) -> tuple[Information, ...]:
         """Probabilities, each with its share of their common Fisher information (m,)."""
-        return tuple((jet, _over(1.0, jet.value)) for jet in found.means)
+        return tuple(_alone(jet, _over(1.0, jet.value)) for jet in found.means)
 
     def divergence(self, here: Predictive, there: Predictive) -> np.ndarray:
         """Kullback-Leibler divergence from one to another, (m,)."""

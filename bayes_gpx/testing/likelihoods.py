@@ -334,7 +334,7 @@ def _check_predictive(own: _Scalar) -> None:
         second = (up.first - down.first)[:, 0] / (2.0 * h)
         agree("A predictive parameter's slope in x", jet.first[:, 0], first, 1e-6)
         agree("A predictive parameter's second slope in x", jet.second[:, 0, 0], second, 1e-6)
-    rate = sum(information * jet.first[:, 0] ** 2 for jet, information in of.parameters(here))
+    rate = sum(known * a.first[:, 0] * b.first[:, 0] for a, b, known in of.parameters(here))
     step = 1e-3
     found = [of.divergence(here, at(x + s * step)) for s in (1.0, -1.0)]
     divergence = 2.0 * (found[0] + found[1]) / (2.0 * step**2)

@@ -1,6 +1,7 @@
 """A likelihood from a distribution of PyMC: the numbers of the package's own, and its faults."""
 
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytensor.tensor as pt
 import pytest
@@ -8,8 +9,10 @@ from numpy.testing import assert_allclose
 from scipy import optimize, stats
 
 import bayes_gpx as bx
+from bayes_gpx.explain.sensitivities import change
 from bayes_gpx.likelihoods import custom, named
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.testing import check_likelihood
 
 QUIET = {"progressbar": False}
@@ -27,6 +30,11 @@ def gamma(f, exposure, shape):
 COUNTS = custom(lambda f, e: pm.Poisson.dist(e * exp(f)), mean=exposed_mean, support="counts")
 GAMMA = custom(
     gamma, mean=exposed_mean, priors={"shape": pm.Gamma.dist(2.0, 0.5)}, support="positive"
+)
+NOISY = custom(
+    lambda f, e, noise: pm.Normal.dist(f, noise),
+    mean=lambda f, e: f,
+    priors={"noise": pm.HalfNormal.dist(1.0)},
 )
 THETA = {"lengthscale": [1.0, 1.4], "amplitude": 1.0}
 
@@ -143,6 +151,66 @@ def test_its_information_by_sums_is_that_in_closed_form():
         assert_allclose(variance, closed.variance(f, theta), rtol=1e-5, err_msg=name)
 
 
+@pytest.fixture(scope="module")
+def noisy():
+    """Models with normal noise, of the package and of PyMC, each with hyperparameters."""
+    rng = np.random.default_rng(1)
+    columns = {"a": rng.normal(size=20), "b": rng.normal(size=20)}
+    columns |= {"c": rng.choice(list("xyz"), 20), "d": rng.choice(list("uv"), 20)}
+    X = pd.DataFrame(columns).astype({"c": "category", "d": "category"})
+    y = np.sin(X["a"]) + 0.5 * X["b"] + 0.3 * rng.normal(size=20) + (X["c"] == "x")
+    theta = {"lengthscale": np.linspace(0.8, 2.0, 7), "amplitude": 1.0}
+    return (
+        (bx.GP(X, y, scale=False), theta | {"sigma": 0.3}),
+        (bx.GP(X, y, scale=False, likelihood=NOISY), theta | {"noise": 0.3}),
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"over": "mixture"}, {"method": "finite_difference"}])
+def test_relevance_is_that_of_normal_noise(noisy, options):
+    known, own = (
+        bx.relevance(model, theta, obs=[0, 3, 5, 8], **options, **QUIET)["relevance"]
+        for model, theta in noisy
+    )
+    assert_allclose(own, known, rtol=1e-12 if "method" not in options else 1e-9)
+
+
+def test_interactions_are_those_of_normal_noise(noisy):
+    known, own = (bx.interactions(*one, obs=[0, 7], **QUIET)["interaction"] for one in noisy)
+    assert_allclose(own, known, rtol=1e-12)
+
+
+def test_relevance_of_counts_is_the_information_of_their_predictive_distribution():
+    """Of the mixture of Poisson distributions itself, of which "poisson" takes the mean alone."""
+    mean = lambda x: 0.9 + 0.6 * x + 0.1 * x**2  # noqa: E731
+    variance = lambda x: 0.3 + 0.2 * x  # noqa: E731
+    y, z = np.arange(150), np.linspace(-9.0, 9.0, 2001)
+
+    def log_p(x):
+        rate = np.exp(mean(x) + np.sqrt(variance(x)) * z)
+        return np.log(stats.poisson.pmf(y[:, None], rate) @ stats.norm.pdf(z) * (z[1] - z[0]))
+
+    x, h = 0.4, 1e-3
+    slope = (log_p(x + h) - log_p(x - h)) / (2.0 * h)
+    rate = [jet(mean, x), jet(variance, x)]
+    found = COUNTS.predictive(*rate, {})
+    first = change(COUNTS.parameters(found))[0].item()
+    assert_allclose(first, np.sqrt(np.exp(log_p(x)) @ slope**2), rtol=1e-5)
+    for further in (0.8, 3.0, -0.9):  # near, and far away
+        there = COUNTS.predictive(jet(mean, further), jet(variance, further), {})
+        p, q = log_p(x), log_p(further)
+        assert_allclose(COUNTS.divergence(found, there), np.exp(p) @ (p - q), rtol=1e-5)
+    assert COUNTS.divergence(found, found) == 0.0
+
+
+def jet(function, x):
+    """A function of one feature, with its derivatives at x by differences."""
+    ends = function(x + 1e-4), function(x - 1e-4)
+    second = (ends[0] + ends[1] - 2.0 * function(x)) / 1e-8
+    first = np.array([[(ends[0] - ends[1]) / 2e-4]])
+    return Jet(np.array([function(x)]), first, np.array([[[second]]]))
+
+
 def test_densities_do_not_rise_without_end():
     """The density of y given f is highest at f = 72, and numbers beyond f = 30 are not computed."""
     wide = custom(
@@ -215,3 +283,18 @@ def test_it_is_saved_and_loaded(data, tmp_path):
     bx.save(named_one, idata, file)
     with pytest.raises(ValueError, match="leave likelihood= out"):
         bx.load(file, likelihood=GAMMA)
+
+
+@pytest.mark.slow
+def test_projections_are_those_of_normal_noise():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(25, 2))
+    y = 2.0 * np.sin(X[:, 0]) + 0.4 * rng.normal(size=25)
+    tables = []
+    for likelihood in ("normal", NOISY):
+        model = bx.GP(X, y, scale=False, likelihood=likelihood)
+        tables.append(bx.project(model, model.fit("map", **QUIET), folds=2, seed=1, **QUIET).table)
+    known, own = tables
+    assert own["feature"].tolist() == known["feature"].tolist()
+    assert_allclose(own[["elpd", "elpd_diff"]], known[["elpd", "elpd_diff"]], atol=5e-3)
+    assert_allclose(own["kl"], known["kl"], rtol=1e-3, atol=1e-6)
