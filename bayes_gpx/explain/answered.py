@@ -46,6 +46,9 @@ NUMBERS = 2**24
 OF_ROWS = ("value", "level", "baseline", "baseline_value")
 """Variables that describe rows and features, and are equal for all outputs."""
 
+OF_OUTPUTS = "best", "signs_known"
+"""Attributes of `next_rows` that each output has for itself, as it has units."""
+
 SHARED = {
     "of": """{"value", "survival", "probability", "hazard", "quantile"} or ("weight", name)
     Explain the mean of y, an event as in `GP.of_event`, or a weight as in `GPX.of_weight`.""",
@@ -284,9 +287,13 @@ def each_output(
     each = [ask(model.of_output(n), theirs) for n, theirs in zip(names, own, strict=True)]
     common = [name for name in OF_ROWS if name in each[0]]
     found = side_by_side("output", names, each, common).assign(each[0][common])
-    if "units" in found.attrs:
-        found = found.assign_coords(units=("output", [part.attrs["units"] for part in each]))
-        found.attrs["units"] = "those of each output, in the coordinate `units`"
+    for name in ("units", *OF_OUTPUTS):
+        if name in found.attrs:
+            found = found.assign_coords({name: ("output", [part.attrs[name] for part in each])})
+            found.attrs[name] = f"{name} of each output, in the coordinate `{name}`"
+    for variable in set(found.data_vars) - set(common):
+        if len({part[variable].attrs.get("units") for part in each}) > 1:
+            found[variable].attrs["units"] = found.attrs["units"]
     return found
 
 

@@ -22,7 +22,7 @@ from bayes_gpx.draws.hyperparameter_draws import (
 )
 from bayes_gpx.draws.naming import origin, recorded
 from bayes_gpx.draws.points import Points, from_baseline, points, points_to_explain
-from bayes_gpx.explain.answered import documented, has_outputs, weighed
+from bayes_gpx.explain.answered import documented, has_outputs, of_each_output, weighed
 from bayes_gpx.explain.attributions import named
 from bayes_gpx.explain.comparisons import of_contrasts, read_contrasts
 from bayes_gpx.explain.derivatives import numbers_among
@@ -123,13 +123,13 @@ def next_rows(
 
         `score` is for the first row. `sd_after` is expected after all selected rows. `sign_known`
         is whether the interval of the answer excludes 0; the attribute `signs_known` tells whether
-        this holds for all. `f_mean` and `f_sd` replace these three for "maximum" and "minimum".
+        this holds for all. `f_mean` and `f_sd` replace these three for "maximum" and "minimum". Of
+        several outputs each has rows of its own, which measure this output alone.
 
     Raises
     ------
     ValueError
-        For input that does not fit the model or the question, models with sampled latent values,
-        and several outputs: pass ``model.of_output(name)``.
+        For input that does not fit the model or the question, and models with sampled latent values.
 
     References
     ----------
@@ -151,11 +151,7 @@ def next_rows(
     """
     refuse_swapped(model, idata)
     if has_outputs(model, idata):
-        first = cast(Any, model.training.outputs).names[0]
-        raise ValueError(
-            f"The model has several outputs. Pass model.of_output({first!r}), the output that is "
-            "measured next."
-        )
+        return of_each_output(next_rows, locals())
     if model.specification.event is not None:
         raise ValueError("The model is a view of an event. Pass the model itself, about f.")
     one_of("question", question, [*QUESTIONS, *SIGNS])

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import bayes_gpx as bx
 from known_draws import known
@@ -297,11 +297,22 @@ def test_mistakes_are_named(changed, message):
         bx.next_rows(bx.GP(X, Y), THETA, **options, **QUIET)
 
 
+@pytest.mark.parametrize("options", [{"question": "slopes"}, {"question": "maximum", "seed": 1}])
+def test_each_of_several_outputs_has_rows_of_its_own(options):
+    model = bx.GP(X, pd.DataFrame({"u": Y, "v": 20.0 * Y**2}), scale=False)
+    theta = {"lengthscale": [[1.1, 1.7]] * 2, "amplitude": [1.3, 0.8], "sigma": [0.4, 0.2]}
+    both = bx.next_rows(model, theta, CANDIDATES, **options, **QUIET)
+    for output in "uv":
+        alone = bx.next_rows(model.of_output(output), theta, CANDIDATES, **options, **QUIET)
+        own = both.sel(output=output)
+        assert_array_equal(own["score"], alone["score"])
+        assert_array_equal(own["selected"], alone["selected"])
+        for name in ("units", "best", "signs_known"):
+            assert name not in alone.attrs or own[name] == alone.attrs[name]
+    assert both["score"].attrs.get("units") in (None, both.attrs["units"])
+
+
 def test_models_that_cannot_say_are_refused():
-    """Several outputs, and an event."""
-    two = bx.GP(X, pd.DataFrame({"u": Y, "v": Y**2}))
-    with pytest.raises(ValueError, match="Pass model.of_output\\('u'\\)"):
-        bx.next_rows(two, {}, CANDIDATES, question="predictions", **QUIET)
     counts = bx.GP(X, np.arange(14) % 4, likelihood="poisson")
     with pytest.raises(ValueError, match="a view of an event"):
         bx.next_rows(
