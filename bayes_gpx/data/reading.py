@@ -13,7 +13,7 @@ import pandas as pd
 from bayes_gpx.data.features import Frame, read_features, read_response, units_of, with_intercept
 from bayes_gpx.data.groups import read_groups
 from bayes_gpx.data.moments import Moments
-from bayes_gpx.data.out_of_core import Names, OutOfCore, Seen, seen_of_both, seen_of_part
+from bayes_gpx.data.out_of_core import Names, OutOfCore, Rows, Seen, seen_of_both, seen_of_part
 from bayes_gpx.data.outputs import Outputs, read_outputs
 from bayes_gpx.data.response import Reader, read_exposure, read_resolution
 from bayes_gpx.data.row_data import read_row_data, split_interval, warn_of_little
@@ -98,10 +98,7 @@ def read_training(
         elif scale and observation.scaled:
             y_scaling = response_scaling(Moments.of(response, counted))
         elif scale and observation.exposed:
-            both = response, exposure
-            if counted is not None:
-                both = counted * response, counted * cast(np.ndarray, exposure)
-            y_scaling = Scaling(observation.center(*both), 1.0)
+            y_scaling = Scaling(observation.center(response, exposure, counted), 1.0)
         of_x = scaling if levels is None else no_scaling
         x_moments = Moments.of(frame.values, counted)
         scalings = of_x(frame, "X", x_moments), y_scaling, None
@@ -237,7 +234,7 @@ def read_out_of_core(
         sample.y,
         y,
         scaling(X, "X", seen.of(X.columns)),
-        _response_scaling(observation, names, seen) if scale else Scaling(0.0, 1.0),
+        _response_scaling(observation, names, seen, sample) if scale else Scaling(0.0, 1.0),
         own,
         z_is_x=Z is None,
         intercept=intercept,
@@ -250,12 +247,15 @@ def read_out_of_core(
     )
 
 
-def _response_scaling(observation: Reader, names: Names, seen: Seen) -> Scaling:
+def _response_scaling(observation: Reader, names: Names, seen: Seen, sample: Rows) -> Scaling:
     """Scaling of a response from its moments, or of f if there is an exposure."""
     if observation.scaled:
         return response_scaling(seen.of([names.y]))
     if not observation.exposed:
         return Scaling(0.0, 1.0)
+    if observation.level is not None:  # no moment tells a quantile
+        weights = None if sample.row_data is None else sample.row_data.weights
+        return Scaling(observation.center(sample.y, sample.exposure, weights), 1.0)
     exposure = np.ones(1) if names.exposure is None else seen.of([names.exposure]).mean
     return Scaling(observation.center(seen.of([names.y]).mean, exposure), 1.0)
 

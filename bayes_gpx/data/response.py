@@ -20,6 +20,7 @@ class Reader(Protocol):
     scaled: bool
     exposed: bool
     exposure_name: str
+    level: float | None
     classes: int | None
 
     def read(self, y: Any, labels: Any = None) -> tuple[np.ndarray, np.ndarray | None]:
@@ -28,7 +29,9 @@ class Reader(Protocol):
     def refuse(self, y: np.ndarray, exposure: np.ndarray) -> None:
         """Raise where y and its exposure contradict each other."""
 
-    def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
+    def center(
+        self, y: np.ndarray, exposure: np.ndarray | None = None, weights: np.ndarray | None = None
+    ) -> float:
         """Prior mean of f that fits the size of y."""
 
 

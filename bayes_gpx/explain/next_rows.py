@@ -129,7 +129,8 @@ def next_rows(
     Raises
     ------
     ValueError
-        For input that does not fit the model or the question, and models with sampled latent values.
+        For input that does not fit the model or the question, and for models with sampled latent
+        values.
 
     References
     ----------

@@ -199,7 +199,9 @@ class Likelihood(ABC):
         """The highest possible y at each exposure; infinity by default."""
         return np.inf
 
-    def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
+    def center(
+        self, y: np.ndarray, exposure: np.ndarray | None = None, weights: np.ndarray | None = None
+    ) -> float:
         """Prior mean of f that fits the size of y; 0 by default.
 
         A model that scales its data asks for it where the likelihood is `exposed` and not

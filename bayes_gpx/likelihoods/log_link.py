@@ -57,20 +57,27 @@ class LogLink(ScalarLikelihood):
         tail = tail_of_rate(value + pt.log(y), slope, change, second)
         return both_tails(tail, side > 0.0, self.concave)
 
-    def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
+    def center(
+        self, y: np.ndarray, exposure: np.ndarray | None = None, weights: np.ndarray | None = None
+    ) -> float:
         """Log of the mean y, or of y per exposure; raises if all y are 0."""
-        return log_average(y, exposure)
+        return log_average(y, exposure, weights)
 
 
-def log_average(y: np.ndarray, exposure: np.ndarray | None) -> float:
+def log_average(
+    y: np.ndarray, exposure: np.ndarray | None, weights: np.ndarray | None = None
+) -> float:
     """Log of the mean y, or of y per exposure; raises if all y are 0."""
-    total = np.sum(y)
+    total, rows = (
+        np.sum(v if weights is None else weights * v)
+        for v in (y, np.ones(len(y)) if exposure is None else exposure)
+    )
     if total == 0:
         raise ValueError(
             "y is 0 everywhere, so its mean has no logarithm. Pass scale=False for a prior mean of "
             "0."
         )
-    return float(np.log(total / (len(y) if exposure is None else np.sum(exposure))))
+    return float(np.log(total / rows))
 
 
 def log_mean(f: TensorLike, exposure: Exposure) -> Tensor:

@@ -77,9 +77,11 @@ class Custom(Derived):
         """Whether the log density is concave in f wherever it was tried."""
         return _found(self)[1]
 
-    def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
+    def center(
+        self, y: np.ndarray, exposure: np.ndarray | None = None, weights: np.ndarray | None = None
+    ) -> float:
         """Log of the mean y, or of y per exposure."""
-        return log_average(y, exposure)
+        return log_average(y, exposure, weights)
 
     def warn_if_far(self, of_y: Moments, priors: Mapping[str, Any]) -> None:
         """Warn of real y far from the default prior of f, which has no units of y."""

@@ -242,9 +242,18 @@ class LogLogistic(_Positive):
         """Distribution of exp of a logistic variable."""
         return pt.exp(pm.Logistic.dist(f + pt.log(exposure), 1.0 / theta["shape"]))
 
-    def center(self, y: np.ndarray, exposure: np.ndarray | None = None) -> float:
+    def center(
+        self, y: np.ndarray, exposure: np.ndarray | None = None, weights: np.ndarray | None = None
+    ) -> float:
         """Median of log y, or of y per exposure."""
-        return float(np.median(np.log(y if exposure is None else y / exposure)))
+        log_y = np.log(y if exposure is None else y / exposure)
+        each = np.ones(len(y)) if weights is None else weights
+        # A weight of 2 equals a repeated row, and between two middle ones lies their mean.
+        lower, upper = (
+            side * np.quantile(side * log_y, 0.5, method="inverted_cdf", weights=each)
+            for side in (1, -1)
+        )
+        return float(lower + upper) / 2.0
 
     # PyMC's density loses its derivatives to rounding where y is far from its median.
     def logp(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:

@@ -463,3 +463,13 @@ def test_the_center_of_medians_does_not_follow_one_long_duration():
     assert_allclose(near, np.median(np.log(TIMES)))
     assert abs(shifted - near) < 0.2
     assert_allclose(named("loglogistic").center(3.0 * TIMES, np.full(40, 3.0)), near)
+    weights = np.arange(40) % 3
+    repeated = named("loglogistic").center(np.repeat(TIMES, weights))
+    assert_allclose(named("loglogistic").center(TIMES, None, weights), repeated)
+    X, size = np.arange(40.0), pd.Series(weights + 1.0, name="size")
+    frame = pd.DataFrame({"x": X, "y": TIMES, "size": size})
+    inducing = bx.Inducing(5)
+    known = bx.GP(frame[["x"]], TIMES, likelihood="loglogistic", weights=size)
+    for parts in ([frame], [frame[:30], frame[30:]]):
+        model = bx.GP(parts, "y", likelihood="loglogistic", weights="size", approximation=inducing)
+        assert model.training.y_scaling.center == known.training.y_scaling.center
