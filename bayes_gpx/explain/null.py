@@ -203,13 +203,13 @@ def _response(
 ) -> np.ndarray:
     """New responses around f (n,), in user units, with the deviations of a GPX's rows."""
     training, spec = model.training, model.specification
-    scale, latent = training.y_scaling.scale, f / training.y_scaling.scale
+    latent, of_y = training.y_scaling.apply(f), training.response_scaling
     if training.Z is not None:
         sds = np.broadcast_to(spec.deviation_sd(theta), training.p)
         Z = training.Z_scaling.apply(training.Z.values)
         latent = latent + (rng.normal(size=Z.shape) * sds * Z).sum(axis=1)
     exposure = training.scaled_exposure
-    return spec.observation.draw(latent[None], theta, rng, exposure)[0] * scale
+    return of_y.center + of_y.scale * spec.observation.draw(latent[None], theta, rng, exposure)[0]
 
 
 def _named(

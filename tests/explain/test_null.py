@@ -161,6 +161,19 @@ def test_additive_pairs_do_not_interact_and_products_do():
     assert_allclose(ranked["interaction_null"], found["interaction_null"].sel(at))
 
 
+@pytest.mark.parametrize("likelihood", ["poisson", "lognormal", "normal"])
+def test_replicates_of_y_lie_around_f(likelihood):
+    """Whatever their size: the constant of f is in f, or in the exposure."""
+    x, exposure = np.linspace(-1.0, 1.0, 40)[:, None], np.linspace(1.0, 3.0, 40)
+    f, options = 9.0 + 0.3 * x[:, 0], {}
+    means = f if likelihood == "normal" else np.exp(f)
+    if likelihood == "poisson":
+        means, options = means * exposure, {"exposure": exposure}
+    model = bx.GP(x, np.round(means, 0 if options else 2), likelihood=likelihood, **options)
+    drawn = room._response(model, {"sigma": 1e-3}, f, np.random.default_rng(1))
+    assert_allclose(drawn, means, rtol=0.1)
+
+
 def test_plots_show_the_reference_in_place_of_a_line_at_0(found):
     ranked = bx.ranking(found)
     plot = bx.plot_relevance(ranked, backend="matplotlib")
