@@ -13,7 +13,7 @@ import xarray as xr
 from bayes_gpx.aliases import Labels
 from bayes_gpx.data.dates import date_after, origin_of
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.draws.naming import units_of_result
+from bayes_gpx.draws.naming import event_of, units_of_result
 from bayes_gpx.draws.points import rows_labelled
 from bayes_gpx.validation import count, one_of
 
@@ -323,6 +323,13 @@ def at_baseline(dataset: xr.Dataset, predictions: xr.Dataset) -> xr.DataArray:
                 f"The predictions are of {dim} {other!r} and the dataset is of {own!r}. Pass "
                 f"predictions.sel({{{dim!r}: {own!r}}})."
             )
+    events = [event_of(result) for result in (dataset, predictions)]
+    if name == "response_mean" and events[0] != events[1]:
+        own, other = (event or "the mean response" for event in events)
+        raise ValueError(
+            f"The predictions are of {other}, and the attributions of {own}. Pass predictions with "
+            "the same of= and at=."
+        )
     if not np.array_equal(predictions["obs"].values, dataset["obs"].values):
         raise ValueError(
             "The obs of predictions differ from the dataset. Pass predictions of the same "

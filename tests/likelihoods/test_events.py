@@ -473,3 +473,16 @@ def test_the_center_of_medians_does_not_follow_one_long_duration():
     for parts in ([frame], [frame[:30], frame[30:]]):
         model = bx.GP(parts, "y", likelihood="loglogistic", weights="size", approximation=inducing)
         assert model.training.y_scaling.center == known.training.y_scaling.center
+
+
+def test_predictions_of_another_event_have_no_waterfall():
+    model, theta = bx.GP(X, TIMES, likelihood="weibull"), KERNEL | {"shape": 2.0}
+    asked = {"obs": [2], "draws": 5, "seed": 1, **QUIET}
+    above = [{"of": "survival", "at": value, **asked} for value in (AT, 40.0)]
+    shares = bx.attributions(model, theta, **above[0])
+    several = bx.predictions(model, theta, **asked | {"of": "survival", "at": [AT, 40.0]})
+    bx.plot_waterfall(shares, predictions=several.sel(at=AT), backend="matplotlib")
+    for other, said in ((asked, "the mean response"), (above[1], "probability that y > 40")):
+        wrong = bx.predictions(model, theta, **other)
+        with pytest.raises(ValueError, match=f"are of {said}, and .* of probability that y > 25"):
+            bx.plot_waterfall(shares, predictions=wrong)
