@@ -71,6 +71,11 @@ def of_processes(result: xr.Dataset) -> bool:
     return any(likelihood.processes for likelihood in known.values())
 
 
+def of_mean(result: xr.Dataset) -> xr.Dataset:
+    """Of two processes the part of the mean, and any other result as it is."""
+    return result.sel({"class": "mean"}) if of_processes(result) else result
+
+
 def under_one_name(variables: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Copy mean and sd of y, a probability or a rate as moments of the response."""
     return {f"{RESPONSE}_{part}": variables[f"{name}_{part}"] for part in ("mean", "sd")}

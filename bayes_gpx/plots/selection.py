@@ -13,7 +13,7 @@ import xarray as xr
 from bayes_gpx.aliases import Labels
 from bayes_gpx.data.dates import date_after, origin_of
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.draws.naming import event_of, units_of_result
+from bayes_gpx.draws.naming import event_of, of_processes, units_of_result
 from bayes_gpx.draws.points import rows_labelled
 from bayes_gpx.validation import count, one_of
 
@@ -307,6 +307,10 @@ def at_baseline(dataset: xr.Dataset, predictions: xr.Dataset) -> xr.DataArray:
             "predictions out: the base values are then 0."
         )
     name = "response_mean" if dataset.attrs.get("scale") == "response" else "f_mean"
+    parts = of_processes(dataset) and name == "response_mean"
+    if parts:
+        refuse_several(dataset["difference_mean"])
+        name = {"mean": name}.get(dataset["class"].item(), f"{dataset['class'].item()}_mean")
     if "difference_mean" not in dataset or name not in predictions:
         raise ValueError(
             "predictions are for attributions. Pass the results of bx.attributions and "
@@ -315,7 +319,7 @@ def at_baseline(dataset: xr.Dataset, predictions: xr.Dataset) -> xr.DataArray:
         )
     found = predictions[name]
     refuse_several(found)
-    for dim in ("class", "output"):
+    for dim in ("output",) if parts else ("class", "output"):
         own, other = (array.coords[dim].item() if dim in array.coords else None
                       for array in (dataset, found))  # fmt: skip
         if own != other:

@@ -24,6 +24,7 @@ from bayes_gpx.reporting.results import Findings
 from bayes_gpx.reporting.sections import CONSTRAINTS, MODELS, SECTIONS
 from bayes_gpx.reporting.what_if import refuse_what_if, what_if as write_page
 from bayes_gpx.system.files import replaced, writable
+from bayes_gpx.system.warning import warn
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
@@ -146,6 +147,8 @@ def report(
         html = _html(findings, pages, link).encode()
         with replaced(target) as file:
             file.write(html)
+    if failed := [repr(page.title) for page in pages if page.failed]:
+        warn(f"Parts of the report could not be made, under {', '.join(failed)}. It says why.")
     return target
 
 

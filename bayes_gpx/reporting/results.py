@@ -15,7 +15,7 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.assess.compare import compare, refuse_incomparable
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
-from bayes_gpx.draws.naming import origin
+from bayes_gpx.draws.naming import of_mean, origin
 from bayes_gpx.draws.points import points, read_baseline, read_observed, rows_labelled
 from bayes_gpx.explain import (
     comparisons,
@@ -206,7 +206,7 @@ class Findings(Fit):
         if not self.by_place:
             options["baseline"] = self.baseline
         return {
-            name: verb(model, idata, **self._samples, **options)
+            name: of_mean(verb(model, idata, **self._samples, **options))
             for name, (model, idata) in self.models.items()
         }
 
@@ -274,7 +274,7 @@ class Findings(Fit):
     @property
     def classes(self) -> bool:
         """Whether the response has more than two labels."""
-        return self.model.specification.classes is not None
+        return self.model.training.labels is not None and bool(self.model.specification.classes)
 
     @property
     def second(self) -> str | None:
@@ -387,8 +387,8 @@ class Findings(Fit):
 
     @property
     def explained(self) -> xr.Dataset:
-        """What explains the chosen observations: contributions of Z, or attributions of X."""
-        return self.contributed_chosen if self.by_place else self.attributed
+        """What explains their mean: contributions of Z, or attributions of X."""
+        return self.contributed_chosen if self.by_place else of_mean(self.attributed)
 
     @cached_property
     def contributed_chosen(self) -> xr.Dataset:

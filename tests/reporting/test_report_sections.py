@@ -20,6 +20,7 @@ from bayes_gpx.reporting.sections.checks import CHECKS
 from bayes_gpx.reporting.sections.observations import OBSERVATIONS
 from bayes_gpx.reporting.sections.ranks import RANKS
 from bayes_gpx.reporting.sections.slopes import SLOPES
+from bayes_gpx.reporting.sections.summary import SUMMARY
 from frame_parts import Frames
 from known_draws import known, scattered
 
@@ -167,7 +168,7 @@ def test_slopes_are_drawn_only_of_many_values(data):
     assert findings.curves["feature"].values.tolist() == ["dose", "age", "few"]
     captions = [p.caption for make in SLOPES.makers for p in make(findings) if p.kind == "figure"]
     assert captions[0].startswith("Average prediction along each feature")
-    assert captions[1].startswith("Each slope")
+    assert captions[1].startswith("Each slope against the value of its feature, of features with ")
     only = bx.GP(X[["few"]], y), THETA | {"lengthscale": 1.0}
     findings = Findings(*only, None, None, y_new=None, **OPTIONS)
     captions = [p.caption for make in SLOPES.makers for p in make(findings) if p.kind == "figure"]
@@ -426,3 +427,32 @@ def test_times_of_one_day_stay_apart(data):
     findings = Findings(model, theta, None, None, y_new=None, **OPTIONS | {"obs": [0]})
     _, text = told(OBSERVATIONS, findings)
     assert "at is 2024-03-01 00:00 rather than 2024-03-01 09:45" in text
+
+
+def test_rows_of_two_processes_are_explained_by_the_mean_and_by_the_sd(data):
+    X, y = data
+    model = bx.GP(X, y, likelihood="heteroscedastic_normal")
+    theta = {"lengthscale": [[1.0, 1.5], [2.0, 2.5]], "amplitude": [1.0, 0.5]}
+    options = {"baseline": "mean", "seed": 3, "null": False, "obs": [4]}
+    findings = Findings(model, theta, None, None, y_new=None, **options)
+    parts, text = told(OBSERVATIONS, findings)
+    found, predicted = findings.attributed.isel(obs=0), findings.predicted_chosen.isel(obs=0)
+    points = [part for part in parts if part.kind == "points"]
+    for own, name, said in zip(points, ["mean", "sd"], ["prediction", "sd"], strict=True):
+        of_y = predicted["sd_mean" if name == "sd" else "y_mean"].item()
+        shares = found["attribution_mean"].sel({"class": name}).sortby("feature").values
+        assert own.heading.startswith(f"Observation 4: {said} {number(of_y)} [")
+        assert {float(re.search(r": (\S+) \[", one)[1]) for one in own.sentences[-2:]} == {
+            float(number(share)) for share in shares
+        }
+    pc = bx.plot_waterfall(
+        found.sel({"class": "sd"}).expand_dims("obs"),
+        predictions=predicted.expand_dims("obs"),
+        backend="matplotlib",
+    )
+    first, *_, last = pc.viz["figure"].item().axes[0].get_yticklabels()
+    before = predicted["sd_mean"] - found["difference_mean"].sel({"class": "sd"})
+    assert first.get_text() == f"baseline: {before.item():.4g}"
+    assert last.get_text() == f"prediction: {predicted['sd_mean'].item():.4g}"
+    assert "Strongest effects on pressure, on average over 40" in told(SUMMARY, findings)[1]
+    assert "relative error of" in told(CAUTIONS, findings)[1]

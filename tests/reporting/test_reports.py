@@ -210,7 +210,8 @@ def test_a_section_that_fails_says_so_and_the_others_stand(fitted, tmp_path, mon
     monkeypatch.setattr(observations, "plot_waterfall", broken)
     few = [s for s in sections.SECTIONS if s.key in ("card", "observations", "citing")]
     monkeypatch.setattr("bayes_gpx.reporting.report.SECTIONS", few)
-    bx.report(*fitted, path=tmp_path / "r.html", seed=SEED, obs=[3])
+    with pytest.warns(UserWarning, match="could not be made, under 'Why these predictions\\?'. It"):
+        bx.report(*fitted, path=tmp_path / "r.html", seed=SEED, obs=[3])
     text = Document(tmp_path / "r.html").text
     assert "This part could not be made. RuntimeError: no picture today" in text
     assert "Observation 3: prediction" in text and "Please cite" in text and "(incomplete)" in text

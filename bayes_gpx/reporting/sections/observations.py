@@ -50,6 +50,8 @@ def _chosen(findings: Findings) -> Iterator[Part]:
         )
     for label in findings.chosen:
         yield from _one(findings, label)
+        if findings.model.specification.processes:
+            yield _of_sd(findings, label)
 
 
 def _one(findings: Findings, label: Any) -> Iterator[Part]:
@@ -74,6 +76,16 @@ def _one(findings: Findings, label: Any) -> Iterator[Part]:
     steps = found.expand_dims(obs=[label])
     pc = plot_waterfall(steps, predictions=there, backend="matplotlib")
     yield picture(pc, f"Observation {label}: the same as steps, the largest first.", str(label))
+
+
+def _of_sd(findings: Findings, label: Any) -> Points:
+    """The features' shares in the sd of y, where it is a process of its own."""
+    found = findings.attributed.sel({"obs": label, "class": "sd"})
+    predicted, name = findings.predicted_chosen.sel(obs=label), findings.model.training.y_name
+    low, high = interval_of(predicted, "sd", findings.prob).values
+    heading = f"Observation {label}: sd {number(predicted['sd_mean'])} {interval(low, high)}"
+    told = [_total(findings, found, ""), *_sentences(findings, found)]
+    return Points(heading + _unit(findings, name), told, str(label))
 
 
 def _unit(findings: Findings, name: str) -> str:

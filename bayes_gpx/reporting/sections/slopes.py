@@ -11,7 +11,7 @@ import xarray as xr
 
 from bayes_gpx.data.features import INTERCEPT
 from bayes_gpx.draws.intervals import interval_of
-from bayes_gpx.draws.naming import of_processes
+from bayes_gpx.draws.naming import of_mean, of_processes
 from bayes_gpx.explain.partial_dependence import FEW_VALUES
 from bayes_gpx.explain.weights import deviation_sds
 from bayes_gpx.plots import (
@@ -195,16 +195,19 @@ def _curves(findings: Findings) -> Iterator[Part]:
         return
     kept = ["derivative_mean", "derivative_sd", "value"]
     kept += ["derivative_interval"] if "derivative_interval" in findings.sloped else []
-    values = findings.sloped["value"].transpose("feature", "obs").values
+    whole, whose = of_mean(findings.sloped), " of the mean" * of_processes(findings.sloped)
+    X, names = findings.model.training.X, whole["feature"].values
+    values = (X.values[:, X.columns.index(name)] for name in names)
     many = [len(np.unique(own)) > FEW_VALUES for own in values]
     if not any(many):
         return
-    found = findings.sloped[kept].isel(feature=np.flatnonzero(many))
-    found.attrs = findings.sloped.attrs
+    found = whole[kept].isel(feature=np.flatnonzero(many))
+    found.attrs = whole.attrs
     options: dict[str, Any] = {"max_features": PANELS, "backend": "matplotlib", "col_wrap": 2}
+    others = "" if all(many) else f", of features with more than {FEW_VALUES} values"
     yield picture(
         plot_dependence(found, **options),
-        f"Each slope against the value of its feature.{findings.of_second}",
+        f"Each slope{whose} against the value of its feature{others}.{findings.of_second}",
     )
 
 

@@ -10,6 +10,7 @@ import xarray as xr
 
 from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws.intervals import interval_of
+from bayes_gpx.draws.naming import of_mean
 from bayes_gpx.explain.comparisons import switched
 from bayes_gpx.reporting.page import Part, Points, Prose, Section, change, number
 from bayes_gpx.reporting.sections.checks import shares_of
@@ -138,7 +139,7 @@ def _by_sd(findings: Findings) -> Iterator[tuple[str, float, float, float]]:
     training, names = findings.model.training, _stepped(findings)
     if not names:
         return
-    found = findings.sloped.sel(feature=names)
+    found = of_mean(findings.sloped.sel(feature=names))
     ends = interval_of(found, "average_slope", findings.prob)
     columns = list(training.X.columns)
     for name in found["feature"].values:
@@ -153,7 +154,7 @@ def _by_sd(findings: Findings) -> Iterator[tuple[str, float, float, float]]:
 def _by_level(findings: Findings) -> Iterator[tuple[str, float, float, float]]:
     if not switched(findings.model.training):
         return
-    found = findings.compared_levels
+    found = of_mean(findings.compared_levels)
     for _, own in found.groupby("variable"):  # one effect of each feature, its largest
         one = own.isel(contrast=int(np.abs(own["comparison_mean"].values).argmax()))
         low, high = one["comparison_interval"].values
