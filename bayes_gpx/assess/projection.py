@@ -39,7 +39,7 @@ Smaller values double the time if features hardly matter, and gain less than 1e-
 """
 
 ROUGH = 0.05
-"""Lengthscales of a second start, relative to the reference's, where noise is known."""
+"""Lengthscales of a second start, relative to the reference's, with normal noise."""
 
 STEP = 1e-4
 """Step of differences of the divergence in the logarithms of hyperparameters."""
@@ -135,15 +135,15 @@ def project_to(reference: Reference, sources: list[str]) -> tuple[Model, xr.Data
     kinds = {h.name: h.kind for h in submodel.specification.hyperparameters}
 
     def rough(theta: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        # Where noise does not grow, f takes the place of what other features explained, and is
-        # closest where it is rough.
+        # f may take the place of what other features explained, and is closest where it is rough:
+        # above all where noise is known, and cannot grow.
         return {n: v * ROUGH if kinds[n] == "lengthscale" else v for n, v in theta.items()}
 
     def projected(k: int) -> Optimum:
         own, aim = left_out(), aims[k]
         if exact:
             target = jitter, aim.means[0].value, aim.variance.value, known
-            begun = [starts[k]] if "sigma" in scales.groups else [starts[k], rough(starts[k])]
+            begun = starts[k], rough(starts[k])
             climbs = (_Climb(scales, one, lambda *theta: own(*theta, *target)) for one in begun)
             return max((ascend(c, {}, CLOSE) for c in climbs), key=lambda o: o.log_density)
 

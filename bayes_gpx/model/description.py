@@ -31,6 +31,9 @@ WEIGHTS = {
 }
 """What is said of each `weight_prior` of a GPX."""
 
+NUMBERS = 10
+"""So many different numbers of a prior are listed."""
+
 NAMED = 6
 """So many features are listed by name, and of more the first ones."""
 
@@ -99,11 +102,36 @@ def _prior(model: Any, name: str) -> str:
     written = variable.str_repr() if hasattr(variable, "str_repr") else str_for_dist(variable)
     if made_of := written.partition("Deterministic(f(")[2].removesuffix("))"):
         return f"made of {made_of}"
-    said = written.partition("~")[2].strip()
-    if said.startswith("Gamma") and said.endswith("<constant>)"):  # PyMC has one over the rate
-        rates = 1.0 / np.ravel(variable.owner.op.dist_params(variable.owner)[1].eval())
-        return said if len(rates) > 1 else said.replace("<constant>", f"{rates[0]:.4g}")
-    return said
+    return _with_numbers(written.partition("~")[2].strip(), variable.owner)
+
+
+def _with_numbers(said: str, node: Any) -> str:
+    """A distribution in words, with numbers in place of PyMC's "<constant>"."""
+    family, _, inner = said.removesuffix(")").partition("(")
+    words = inner.split(", ")
+    try:
+        given = node.op.dist_params(node)
+    except ValueError:  # truncated distributions have no such list, and their size among the inputs
+        given = [v for v in node.inputs if isinstance(v.type, pt.TensorType)]
+    if "<constant>" not in words or len(words) != len(given):
+        return said
+    found = []
+    for word, parameter in zip(words, given, strict=True):
+        if word == "<constant>":
+            values = np.ravel(parameter.eval())
+            if family == "Gamma":  # PyMC has one over the rate
+                values = 1.0 / values
+            word = _numbers(values)
+        found.append(word)
+    return f"{family}({', '.join(word for word in found if word)})"
+
+
+def _numbers(values: np.ndarray) -> str:
+    """One number, or several in brackets; nothing of none."""
+    known = [f"{value:.4g}" for value in values]
+    if (values == values[:1]).all():
+        return known[0] if known else ""
+    return f"[{', '.join(known[:NUMBERS])}{', ...' * (len(known) > NUMBERS)}]"
 
 
 def described(model: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -72,23 +73,35 @@ def lengthscale_prior(X: Table, *, mass: float = 0.9, scale: bool = True) -> Any
     constant = [c for c, v in zip(frame.columns, frame.values.T, strict=True) if np.ptp(v) == 0.0]
     if constant and not frame.levels:
         raise ValueError(f"X has constant columns {constant}, without a lengthscale. Drop them.")
-    bounds = _bounds(frame, scaling.apply(frame.values))
+    return _Prior(_bounds(frame, scaling.apply(frame.values)), mass)
 
-    def prior(name: str, dims: Dims) -> Tensor:
-        given = bounds if dims else np.array([bounds[0].min(), bounds[1].max()])
-        if dims:
+
+@dataclass(frozen=True, eq=False)
+class _Prior:
+    """See `lengthscale_prior`."""
+
+    bounds: np.ndarray  # (2, columns)
+    mass: float
+
+    def __call__(self, name: str, dims: Dims) -> Tensor:
+        """Return the prior as a variable of the PyMC model at hand."""
+        given = self.bounds
+        if not dims:
+            given = np.array([given[0].min(), given[1].max()])
+        else:
             dim = dims if isinstance(dims, str) else dims[0]
             features = int(pm.modelcontext(None).dim_lengths[dim].eval())
-            if features != bounds.shape[1]:
+            if features != given.shape[1]:
                 raise ValueError(
-                    f"lengthscale_prior was given {bounds.shape[1]} features, and the model has "
+                    f"lengthscale_prior was given {given.shape[1]} features, and the model has "
                     f"{features}: pass it the X of the model"
                 )
-        alpha, beta = np.vectorize(_inverse_gamma, otypes=[float, float])(*given, mass)
+        alpha, beta = np.vectorize(_inverse_gamma, otypes=[float, float])(*given, self.mass)
         return pm.InverseGamma(name, alpha=alpha, beta=beta, dims=dims)
 
-    prior.bounds = bounds
-    return prior
+    def of_columns(self, kept: np.ndarray) -> _Prior:
+        """The prior of a model of some of the columns."""
+        return _Prior(self.bounds[:, kept], self.mass)
 
 
 def _bounds(frame: Frame, values: np.ndarray) -> np.ndarray:

@@ -37,7 +37,7 @@ from bayes_gpx.model.observed_response import (
     refuse_row_data,
     refuse_streamed,
 )
-from bayes_gpx.model.priors import add_covariances, create_variables
+from bayes_gpx.model.priors import add_covariances, create_variables, of_sources
 from bayes_gpx.model.starting_points import starts
 from bayes_gpx.model.views import Views
 from bayes_gpx.names import no_attribute
@@ -158,7 +158,7 @@ class Model(Views):
         values = (self.fixed | self.inducing).items()
         own = {n: v[..., kept[dims[n]]] for n, v in values if dims[n] in kept}
         fixed = {n: v for n, v in own.items() if n in self.fixed}
-        settings = self._settings | {"priors": {**self.priors, **fixed}}
+        settings = self._settings | {"priors": of_sources(self, sources) | fixed}
         inducing = {n: own.get(n, U) for n, U in self.inducing.items()}
         specification, basis = self.specification, self.specification.approximation
         if basis is not None:

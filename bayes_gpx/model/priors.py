@@ -1,7 +1,7 @@
 """Priors: the defaults, and hyperparameters as random variables of a PyMC model."""
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -143,6 +143,15 @@ def _horseshoe(h: Hyperparameter, priors: Priors, p: int, size: int, rename: Ren
     wide = tau * local
     slab = _SLAB / np.sqrt(p)
     return pm.Deterministic(rename(h.name), wide / pt.sqrt(1 + (wide / slab) ** 2), dims=dims)
+
+
+def of_sources(model: Any, sources: Sequence[str]) -> dict[str, Any]:
+    """Priors of a model for some columns of its X, where they know how to leave out the others."""
+    kept = np.isin(model.training.X.sources, sources)
+    return {
+        name: prior.of_columns(kept) if hasattr(prior, "of_columns") else prior
+        for name, prior in model.priors.items()
+    }
 
 
 def _makes_a_variable(prior: Any) -> bool:

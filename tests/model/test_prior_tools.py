@@ -163,6 +163,14 @@ def test_bounds_of_a_transform_may_be_numbers(data, least):
         bx.GP(*data, priors={"sigma": sigma})
 
 
+def test_a_model_of_some_features_has_their_bounds():
+    X = pd.DataFrame({"a": np.arange(9.0), "b": np.sqrt(np.arange(9.0)), "c": [0.0, 1.0, 5.0] * 3})
+    prior = bx.lengthscale_prior(X)
+    part = bx.GP(X, X["b"], priors={"lengthscale": prior}).of_features(["c", "a"])
+    assert list(part.training.X.sources) == ["a", "c"]
+    assert_allclose(part.priors["lengthscale"].bounds, prior.bounds[:, [0, 2]])
+
+
 def test_a_prior_of_other_features_is_refused():
     X = np.random.default_rng(1).normal(size=(20, 3))
     with pytest.raises(ValueError, match="lengthscale_prior was given 3 features, and the model"):
