@@ -109,7 +109,7 @@ def complain(model: Any, idata: xr.DataTree) -> None:
 def _noise(model: Any, idata: xr.DataTree) -> Iterator[str]:
     """Noise of 0, or no larger than the rounding of the response."""
     spec, data = model.specification, model.training
-    if "sigma" not in model.posterior_names or spec.observation.exposed:
+    if "sigma" not in model.posterior_names:
         return
     theta = dict(model.fixed) | dict(medians(model, idata))
     sigma = np.asarray(theta["sigma"])
@@ -122,6 +122,8 @@ def _noise(model: Any, idata: xr.DataTree) -> Iterator[str]:
     noise = np.sqrt(sigma**2 + own)
     spread = data.y_scaling.scale if data.outputs is None else data.outputs.scaling.scale
     spread = 1.0 if model.scale else _spread(data) / spread
+    if spec.observation.exposed:  # sigma is that of log y
+        spread = np.std(np.log(data.y))
     rounded = np.any((noise <= AT_FLOOR * data.least_noise) & (data.least_noise > 0.0))
     if not (rounded or np.any(noise <= NO_NOISE * spread)):
         return

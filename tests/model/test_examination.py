@@ -40,6 +40,9 @@ def test_nothing_is_said_of_a_fit_without_a_fault(family, method):
 def test_noise_of_0():
     said = told(bx.GP(X, MEAN))
     assert said.startswith("Sigma is near 0: the function passes through every response. Unless y")
+    said = told(bx.GP(X, np.exp(MEAN), likelihood="lognormal"))
+    assert "Sigma is near 0: the function passes through every response. Unless y" in said
+    assert "Sigma" not in told(bx.GP(X, np.exp(Y), likelihood="lognormal"))
 
 
 def test_repeated_rows_that_are_interpolated():
