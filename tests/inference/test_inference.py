@@ -288,6 +288,11 @@ def test_diagnosis_reads_chains():
 
     good = read(rng.normal(size=(4, 200)), 0)
     assert not good.complaints and good.summary.startswith("Converged")
+    draws, tails = np.random.default_rng(2).normal(size=(2, 150)), set()
+    for prob in (0.5, 0.89, 0.94):
+        with az.rc_context({"stats.ci_prob": prob}):
+            tails.add(read(draws, 0).ess_tail)
+    assert len(tails) == 1
     bad = read(stuck, 3)
     assert bad.divergences == 3 and bad.r_hat > 1.5 and bad.convergence == "not converged"
     assert len(bad.complaints) == 3 and "R-hat" in bad.summary
