@@ -136,9 +136,17 @@ def _weights(
                 "features already. Leave units out."
             )
         question = questions.weight(model, smooth=smooth)
-        return of_entries(model, idata, where, question, smooth=smooth, **options)
+        found = of_entries(model, idata, where, question, smooth=smooth, **options)
+        return found.assign_attrs(along=_along(model, where))
     kind = questions.weight if units == "centred" else questions.coefficient
-    return evaluate(model, idata, kind(model, smooth=smooth), where, **options)
+    found = evaluate(model, idata, kind(model, smooth=smooth), where, **options)
+    return found.assign_attrs(along=_along(model, where))
+
+
+def _along(model: Model, where: Points) -> str:
+    """The column of X that alone varies over the rows; "" where none or several do."""
+    varying = np.flatnonzero(np.ptp(where.X_values, axis=0))
+    return model.training.X.columns[varying[0]] if len(varying) == 1 else ""
 
 
 def deviation_sds(model: Model, idata: Draws, num_draws: int | None = None) -> xr.DataArray:

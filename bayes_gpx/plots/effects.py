@@ -390,6 +390,8 @@ def plot_weights(
 
 def _varies_alone(dataset: xr.Dataset, one: dict[str, Any]) -> bool:
     """Whether no other feature varies over the rows that have a weight of this one."""
+    if dataset.attrs.get("along", one["feature"]) != one["feature"]:
+        return False
     known = dataset["weight_mean"].sel(one).notnull()
     others = dataset["value"].drop_sel(one).where(known)
     return not bool((others.max("obs") > others.min("obs")).any())

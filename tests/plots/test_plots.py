@@ -87,12 +87,17 @@ def test_weights_have_a_panel_for_each_feature(explained):
 def test_weights_along_one_feature_are_a_curve(explained):
     _, weights = explained
     value = weights["value"].where(weights["feature"] == "a", 1.0)
-    drawn = bx.plot_weights(weights.assign(value=value), features=["a"], backend="matplotlib")
+    alone = weights.assign(value=value).assign_attrs(along="a")
+    drawn = bx.plot_weights(alone, features=["a"], backend="matplotlib")
     axes = drawn.viz["plot"].sel(feature="a").item()
     x, mean = axes.lines[-1].get_data()
     order = np.argsort(weights["value"].sel(feature="a").values)
     assert_allclose(x, weights["value"].sel(feature="a").values[order])
     assert_allclose(mean, weights["weight_mean"].sel(feature="a").values[order])
+    # Z may have one column, and the weight vary with another one of X.
+    of_x = bx.plot_weights(alone.assign_attrs(along=""), features=["a"], backend="matplotlib")
+    axes = of_x.viz["plot"].sel(feature="a").item()
+    assert len(axes.collections[-1].get_offsets()) == len(x)
 
 
 @pytest.fixture
