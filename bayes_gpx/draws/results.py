@@ -464,12 +464,14 @@ class Result:
         values = where.Z_values if q.table == "Z" else where.X_values
         frame = cast("Frame", training.Z) if q.table == "Z" else training.X
         featured = bool(q.axes) and q.axes[0].dim == "feature"
-        labels = coords["feature"] if featured else list(training.X.columns)
+        by_source = q.name == "component" or (featured and q.labels == frame.sources)
+        labels = list(frame.sources if by_source else frame.columns)
+        labels = coords["feature"] if featured else labels
         if q.table is None:
             return variables
         coords["feature"] = labels
         if values is not None:
-            if frame.levels and q.labels == frame.sources:
+            if frame.levels and by_source:
                 said = values_by_source(frame, values, labels)
                 coords["level"] = said.pop("level")
                 variables |= said

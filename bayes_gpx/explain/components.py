@@ -159,11 +159,14 @@ def _components(
         )
     parts, names = components_of(model, order)
     found = evaluate(model, idata, questions.component(model, names, order), where, **options)
-    features = model.training.X.columns
-    seen = {name: part.columns for name, part in zip(names, parts, strict=False)}
-    along = [seen.get(name, ()) for name in found["component"].values]
+    X = model.training.X
+    seen = {
+        name: list(dict.fromkeys(X.sources[X.groups[c]] for c in part.columns))
+        for name, part in zip(names, parts, strict=False)
+    }
+    along = [seen.get(name, []) for name in found["component"].values]
     return found.assign_coords(
-        along=("component", [features[own[0]] if own else "" for own in along]),
+        along=("component", [own[0] if own else "" for own in along]),
         alone=("component", [len(own) == 1 for own in along]),
     )
 
@@ -178,7 +181,7 @@ def components_of(model: Model, order: int) -> tuple[list[Summand], tuple[str, .
             f"smaller order than {order}, which makes one remainder of all higher orders."
         )
     named, seen = _own_names(model), Counter[str]()
-    names = named or [part.called(model.training.X.columns) for part in parts]
+    names = named or [part.called(*_columns(model)) for part in parts]
     if model.specification.grouped:  # after those of the kernel, as `IndexedProcess` has them
         names = [*names, GROUP]
     if model.specification.processes:  # each has an intercept
@@ -191,6 +194,13 @@ def components_of(model: Model, order: int) -> tuple[list[Summand], tuple[str, .
             free = f"{name} {seen[name] + 1}"
         unique.append(free)
     return parts, tuple(unique)
+
+
+def _columns(model: Model) -> tuple[Sequence[str], dict[tuple[int, ...], str]]:
+    """Names of X's columns, and the names of those that are together one of the user's."""
+    X = model.training.X
+    each = {tuple(map(X.columns.index, X.of_source(name))): name for name in X.levels}
+    return X.columns, each
 
 
 def kernel_of(model: Model) -> Kernel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from itertools import combinations
@@ -39,13 +39,13 @@ class Summand:
         own = term.kernel if term.columns is None else Active(term.kernel, term.columns)
         return own if term.variance is None else Product(Constant(term.variance), own)
 
-    def called(self, features: Sequence[str]) -> str:
-        """The summand's name, from the names of all columns."""
+    def called(self, features: Sequence[str], whole: Mapping[tuple[int, ...], str]) -> str:
+        """The summand's name, from the names of all columns, and of columns that go together."""
         if self.name is not None:
             return self.name
         if self.effect:
-            return ":".join(features[c] for c in self.columns)
-        return _described(self.term.kernel, _own(self.term, len(features)), features)
+            return ":".join(_words(self.columns, features, whole))
+        return _described(self.term.kernel, _own(self.term, len(features)), features, whole)
 
 
 def summands(kernel: Kernel, d: int, order: int) -> list[Summand]:
@@ -105,17 +105,31 @@ def _seen(kernel: Kernel, columns: np.ndarray) -> tuple[int, ...]:
     return () if isinstance(kernel, Constant) else tuple(columns.tolist())
 
 
-def _described(kernel: Kernel, columns: np.ndarray, features: Sequence[str]) -> str:
+def _words(
+    columns: Iterable[int], features: Sequence[str], whole: Mapping[tuple[int, ...], str]
+) -> list[str]:
+    """Names of columns, and one name for all that go together."""
+    of_whole = {c: name for own, name in whole.items() if {*own} <= {*columns} for c in own}
+    return list(dict.fromkeys(of_whole.get(c, features[c]) for c in columns))
+
+
+def _described(
+    kernel: Kernel,
+    columns: np.ndarray,
+    features: Sequence[str],
+    whole: Mapping[tuple[int, ...], str],
+) -> str:
     """A kernel in words, with its columns where these are not all."""
     if isinstance(kernel, Active):
-        return _described(kernel.kernel, columns[kernel.columns], features)
+        return _described(kernel.kernel, columns[kernel.columns], features, whole)
     if isinstance(kernel, Sum | Product):
-        sides = [_described(side, columns, features) for side in (kernel.left, kernel.right)]
+        both = kernel.left, kernel.right
+        sides = [_described(side, columns, features, whole) for side in both]
         return f"({' + '.join(sides)})" if isinstance(kernel, Sum) else " * ".join(sides)
     if isinstance(kernel, Power):
-        return f"power of {_described(kernel.kernel, columns, features)}"
+        return f"power of {_described(kernel.kernel, columns, features, whole)}"
     if isinstance(kernel, Constant):
         return CONSTANT
     name = "Linear" if isinstance(kernel, LinearKernel) else name_of(kernel)
-    some = "" if len(columns) == len(features) else f"({', '.join(features[c] for c in columns)})"
-    return name + some
+    every = len(columns) == len(features)
+    return name if every else f"{name}({', '.join(_words(columns.tolist(), features, whole))})"

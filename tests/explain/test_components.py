@@ -234,3 +234,21 @@ def test_the_level_of_a_group_is_one_more_component(approximation):
     assert_allclose(found["component_cov"], cov, atol=close)
     assert_allclose(found["component_mean"].sum("component"), found["f_mean"], atol=1e-9)
     assert found["completeness_residual_variance"].max() < 1e-9
+
+
+def test_a_category_is_one_feature_of_components():
+    """Its indicators have one name and one axis, with the names of its levels."""
+    rng = np.random.default_rng(6)
+    X = pd.DataFrame({"a": rng.normal(size=12), "kind": pd.Categorical(list("uvw") * 4)})
+    model = bx.interaction_model(bx.GP(X, rng.normal(size=12)), [("a", "kind")])
+    theta = {name: np.ones(v.eval().shape) for name, v in model.variables.items()}
+    found = bx.components(model, theta, obs=[0, 1, 2], draws=5, **QUIET)
+    names = ["ExpQuad(a)", "ExpQuad(kind)", "ExpQuad", "constant"]
+    assert found["component"].values.tolist() == names
+    assert found["along"].values.tolist() == ["a", "kind", "a", ""]
+    assert found["alone"].values.tolist() == [True, True, False, False]
+    assert found["feature"].values.tolist() == ["a", "kind"]
+    assert found["level"].sel(feature="kind").values.tolist() == ["u", "v", "w"]
+    axes = bx.plot_components(found, backend="matplotlib").viz["plot"]
+    panel = axes.sel(component="ExpQuad(kind)").item()
+    assert [text.get_text() for text in panel.get_xticklabels()] == ["u", "v", "w"]
