@@ -180,7 +180,8 @@ def in_panels(dataset: xr.Dataset, along: str) -> xr.Dataset:
     for dim in (dim for dim in SEVERAL if dim not in ONE_AXIS and dim in dataset.dims):
         whole = [n for n in dataset if {dim, along} & {*dataset[n].dims} == {dim}]
         kept, names = dataset.drop_vars(whole), dataset[dim].values
-        called = [f", {'baseline ' * (dim == 'baseline')}{name}" for name in names]
+        of = "for the " if of_processes(dataset) else "baseline " * (dim == "baseline")
+        called = [f", {of}{name}" for name in names]
         room = max(BELOW_PANEL - max(map(len, called)), BELOW_PANEL // 2)
         each = shortened(kept[along].values, room)
         labels = [f"{label}{name}" for name in called for label in each]
