@@ -44,6 +44,9 @@ type Parts = dict[str, tuple[tuple[str, ...], np.ndarray]]
 PATIENCE = 4
 """How many times as long as random functions exact averages may take."""
 
+STEPS, A_LENGTH = (20, 200), {"lengthscale": 5.0, "period": 10.0}
+"""Fewest and most steps along a feature, and steps for each of its lengths between these."""
+
 FEW_VALUES = 10
 """Most values of a column of numbers that are its places, if each stands for two rows or more."""
 
@@ -61,7 +64,7 @@ def partial_dependence(
     obs: Labels | None = None,
     by: By = None,
     features: Sequence[str] | None = None,
-    steps: int = 20,
+    steps: int | None = None,
     on: Literal["response", "latent"] = "response",
     ci_prob: float | None = None,
     keep: Literal["draws", "summary"] = "summary",
@@ -88,10 +91,11 @@ def partial_dependence(
         Rows to average over; None for the training rows.
     by : True, str, list of str, series or frame, optional
         Average within groups of rows, as in `derivatives`; over all rows by default.
-    steps : int
+    steps : int, optional
         Number of places along each feature, evenly spaced from its smallest to its largest value
-        among these rows, or all training rows if these have one value. A categorical column has
-        its levels, and a column of numbers with up to ten values that repeat has these values.
+        among these rows, or all training rows if these have one value. By default 20, or 5 for
+        each lengthscale, up to 200. A categorical column has its levels, and a column of numbers
+        with up to ten values that repeat has these values.
     keep : {"summary", "draws"}
         "draws" keeps the curve of every row for every draw, not only its mean.
 
@@ -140,15 +144,16 @@ def partial_dependence(
     on_response = responds(model, on)
     prob = interval_probability(ci_prob)
     one_of("keep", keep, ("summary", "draws"))
-    count("steps", steps, 2)
+    if steps is not None:
+        count("steps", steps, 2)
     frame = model.training.X
     sources = frame.sources
     names = list(sources) if features is None else names_among("features", features, sources)
     where = points(model, X_new, Z_new, groups_new=groups_new, obs=obs)
     groups = by_rows(model, where, True if by is None else by).by
-    along = [_along(model, where, name, steps) for name in names]
-    length = max(len(place) for place, _ in along)
     hyper = hyperparameter_draws(model, idata, num_draws)
+    along = [_along(model, hyper, where, name, steps) for name in names]
+    length = max(len(place) for place, _ in along)
     options: dict[str, Any] = {"draws": draws, "num_draws": num_draws, "seed": seed}
     options["progressbar"] = progressbar
     exact, functions = keep == "summary" and not on_response, None
@@ -349,7 +354,9 @@ def _by_functions(
     return parts | ({"ice": ((*lead, "obs", *dims), f)} if keep == "draws" else {})
 
 
-def _along(model: Model, where: Points, name: str, steps: int) -> tuple[np.ndarray, Points]:
+def _along(
+    model: Model, hyper: HyperparameterDraws, where: Points, name: str, steps: int | None
+) -> tuple[np.ndarray, Points]:
     """Places of a feature, and the samples at each of them, one place after the other."""
     if name in model.training.X.levels:
         return np.arange(len(model.training.X.levels[name])), at_levels(model, where, [name])
@@ -359,10 +366,24 @@ def _along(model: Model, where: Points, name: str, steps: int) -> tuple[np.ndarr
         values = model.training.X.values[:, j]
     place = np.unique(values)
     if len(place) > FEW_VALUES or 2 * len(place) > len(values):
-        place = np.linspace(place[0], place[-1], steps)
+        span = (place[-1] - place[0]) / model.training.X_scaling.scale[j]
+        number = _enough(model, hyper, j, span) if steps is None else steps
+        place = np.linspace(place[0], place[-1], number)
     X = np.tile(where.X_values, (len(place), 1))
     X[:, j] = np.repeat(place, m)
     return place, at_other_x(model, where, X, np.tile(np.arange(m), len(place)))
+
+
+def _enough(model: Model, hyper: HyperparameterDraws, j: int, span: float) -> int:
+    """Steps along a column of X that show a function of its lengthscales and periods."""
+    most = 0.0
+    for h in model.specification.hyperparameters:
+        if h.kind in A_LENGTH and h.dim in ("feature", None):
+            values = np.asarray(hyper.values[h.name])
+            values = values[..., j] if h.dim == "feature" else values
+            shortest = np.median(values, (0, 1)).min()  # of any output or process
+            most = max(most, A_LENGTH[h.kind] * span / shortest)
+    return int(np.clip(np.ceil(most), *STEPS))
 
 
 def _filled(values: np.ndarray, axis: int, length: int) -> np.ndarray:

@@ -46,6 +46,9 @@ def pale(color: str) -> str:
 
 MINUS = "\N{MINUS SIGN}"
 
+ROOM = 4
+"""Letters of room that the name of a level needs along an axis."""
+
 LETTERS = 64, 40, 24
 """Letters of the name of an axis in one line, with one, two, and more panels side by side."""
 
@@ -119,7 +122,9 @@ def ticks_along(da: xr.DataArray, target: Any) -> None:
         return few_numbers(da, target)
     backend, edge = backend_from_object(target), 0.5 * spacing(names)
     texts = [short(name, 14) for _, name in sorted(names.items())]
-    backend.xticks(sorted(names), texts, target)
+    # Of many levels every second, third, ... is named: even aslant, names need some room.
+    some = slice(None, None, -(-ROOM * len(texts) // _letters_below(target)))
+    backend.xticks(sorted(names)[some], texts[some], target)
     backend.xlim((min(names) - edge, max(names) + edge), target)
 
 
@@ -227,6 +232,13 @@ def means_along(
     return backend.line(at, mean, target, width=2, **kwargs)
 
 
+def _letters_below(target: Any) -> int:
+    """Letters that fit below a panel, where it is known how many stand side by side."""
+    if not hasattr(target, "get_subplotspec"):
+        return 1000
+    return LETTERS[min(target.get_subplotspec().get_gridspec().ncols, 3) - 1]
+
+
 def label_axes(
     da: xr.DataArray,
     target: Any,
@@ -237,13 +249,12 @@ def label_axes(
     **kwargs: Any,
 ) -> Any:
     """Name the axes, the vertical one once in a row, with the numbers that panels share."""
-    backend, first, letters = backend_from_object(target), True, 1000
+    backend, first, letters = backend_from_object(target), True, _letters_below(target)
     if title is not None:
         backend.title(title(da) if callable(title) else title, target, **kwargs)
     if hasattr(target, "tick_params"):  # matplotlib's, which hide numbers above empty places
         target.tick_params(labelbottom=True)
-        place = target.get_subplotspec()
-        first, letters = place.is_first_col(), LETTERS[min(place.get_gridspec().ncols, 3) - 1]
+        first = target.get_subplotspec().is_first_col()
     if y is not None and first:
         backend.ylabel(y, target)
     if x is not None:

@@ -363,6 +363,17 @@ def test_the_curve_of_one_row_is_along_the_training_rows(model):
     assert_allclose(found["value"].values[0], np.linspace(*ends, 4))
 
 
+def test_steps_are_as_fine_as_the_lengthscales():
+    model, span = bx.GP(X, y, scale=False), np.ptp(X.values[:, 0])
+    for short, steps in ((span, 20), (span / 10, 50), (span / 1000, 200)):
+        theta = THETA | {"lengthscale": [short, 30.0]}
+        for rows in ([3], None):
+            found = bx.partial_dependence(model, theta, obs=rows, **QUIET)
+            assert found["value"].notnull().sum("step").values.tolist() == [steps, 20]
+    wave, fast = bx.GP(X, y, kernel="periodic", scale=False), PERIODIC | {"period": span / 8}
+    assert bx.partial_dependence(wave, fast, obs=[3], **QUIET).sizes["step"] == 80
+
+
 def test_partial_dependence_averages_over_draws(model):
     thetas = [THETA, THETA | {"lengthscale": [0.4, 2.0], "sigma": 0.5}]
     each = [bx.partial_dependence(model, theta, steps=3, **QUIET) for theta in thetas]
