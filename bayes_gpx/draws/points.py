@@ -248,6 +248,13 @@ held-out row leaves by more; by a tenth of the range, one does in every other sp
 FORECAST = 5
 """Fewest rows for which a majority outside of one column's range counts as a forecast."""
 
+SHARE = 0.1
+"""More than this share of rows, outside by more than this share of the range, is a warning too.
+
+A uniform column plus its sd, as `comparisons` takes it, has a fifth of its rows there; a normal one
+of 50 rows a twentieth. An average over all rows is then about the data and about none.
+"""
+
 MOST_COLUMNS = 6
 """Most columns that a warning names, among columns in which rows leave the training data."""
 
@@ -256,7 +263,8 @@ def rows_outside(model: ModelLike, where: Points) -> str | None:
     """Describe the rows outside of the training data: how many, in which columns and how far."""
     # A row leaves the data if a number is outside of its column's range in the training data, in X
     # or in a separate Z. The result is None unless one does so by more than `MARGIN` of the range,
-    # or more than half of `FORECAST` or more rows do so in one column; then all of them count.
+    # or more than half of `FORECAST` or more rows do so in one column, or more than `SHARE` by
+    # more than that of the range; then all of them count.
     # Categories have no range, and a row within all ranges may still be far from every training
     # row.
     training, left, said = model.training, np.zeros(len(where.X), bool), []
@@ -281,6 +289,9 @@ def rows_outside(model: ModelLike, where: Points) -> str | None:
             told = f"{column} in {outside.sum()}, as far as {far} (trained on {least} to {most})"
             near = beyond[farthest, j] <= MARGIN * (high[j] - low[j])
             few = len(outside) < FORECAST or 2 * outside.sum() <= len(outside)
+            few &= len(outside) < FORECAST or (
+                (beyond[:, j] > SHARE * (high[j] - low[j])).mean() <= SHARE
+            )
             said.append((near and few, told))
     if all(near for near, _ in said):
         return None

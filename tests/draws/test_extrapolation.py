@@ -73,6 +73,15 @@ def test_most_rows_beyond_the_same_end_are_a_forecast(model, outside, rows, said
     assert (told(model, new) is not None) == said
 
 
+@pytest.mark.parametrize(("far", "said"), [(75.5, True), (74.5, False)])
+def test_a_tenth_of_the_rows_by_a_tenth_of_the_range_is_too_much(model, far, said):
+    """As after a change of a uniform column by its sd."""
+    age = np.where(np.arange(20) < 3, far, 45.0)
+    assert (told(model, pd.DataFrame({"age": age, "dose": 0.5})) is not None) == said
+    fewer = pd.DataFrame({"age": np.where(np.arange(20) < 2, far, 45.0), "dose": 0.5})
+    assert told(model, fewer) is None
+
+
 def test_all_rows_of_a_forecast_are_counted(model):
     """Also those that are near: the margin decides whether anything is told, not what."""
     new = pd.DataFrame({"age": 70.0 + np.arange(1, 91) / 4, "dose": np.linspace(1.1, 0.2, 90)})
