@@ -14,7 +14,7 @@ from bayes_gpx.data.categorical import is_missing
 from bayes_gpx.data.dates import date_after
 from bayes_gpx.data.features import read_features, refuse_misaligned, row_labels
 from bayes_gpx.data.response import read_categories, read_reals, texts
-from bayes_gpx.data.row_data import median_row
+from bayes_gpx.data.row_data import CENSORING, median_row
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes.approximations import HSGP
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
@@ -392,19 +392,33 @@ def rows_numbered(n: int, obs: Labels) -> np.ndarray:
     return wanted
 
 
+def _refuse_other_rows(index: np.ndarray, given: Column, name: str) -> None:
+    shape = np.shape(cast(Any, given))
+    if shape != index.shape:
+        raise ValueError(
+            f"{name} has shape {shape}. Pass one value for each of the dataset's observations, "
+            f"{index.shape}."
+        )
+    labels = row_labels(given)
+    if labels is not None:
+        refuse_misaligned(index, labels, "the dataset", name)
+
+
+def read_bounded(dataset: xr.Dataset, censoring: Column) -> xr.DataArray:
+    """Kinds of observed responses at a dataset's predictions, (obs,): values or bounds."""
+    index = dataset["obs"].values
+    _refuse_other_rows(index, censoring, "censoring")
+    kinds = texts(censoring)
+    for kind in set(kinds):
+        one_of("censoring", kind, CENSORING)
+    return xr.DataArray(np.array(kinds), {"obs": index}, ["obs"])
+
+
 def read_observed(dataset: xr.Dataset, y: Column) -> xr.DataArray:
     """Observed responses at a dataset's predictions, (obs,), in its order; classes as codes."""
     one_output(dataset)
     index = dataset["obs"].values
-    shape = np.shape(cast(Any, y))
-    if shape != index.shape:
-        raise ValueError(
-            f"y has shape {shape}. Pass one value for each of the dataset's observations, "
-            f"{index.shape}."
-        )
-    labels = row_labels(y)
-    if labels is not None:
-        refuse_misaligned(index, labels, "the dataset", "y")
+    _refuse_other_rows(index, y, "y")
     known, categories = (dataset.attrs.get(name) for name in ("labels", "categories"))
     if categories is not None:
         values, _ = read_categories(y, 0, len(categories), categories)

@@ -14,7 +14,7 @@ from arviz_plots.visuals import hline, set_ylim, vline
 from bayes_gpx.aliases import Backend, Column
 from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.naming import COUNTED, event_of, units_of_result
-from bayes_gpx.draws.points import read_observed
+from bayes_gpx.draws.points import read_bounded, read_observed
 from bayes_gpx.likelihoods import KNOWN, named
 from bayes_gpx.likelihoods.events import KINDS
 from bayes_gpx.plots.layout import Layer, draw
@@ -51,17 +51,25 @@ MANY = 100
 """Number of observed responses above which they are drawn small, to show the intervals."""
 
 
-def _observed(da: xr.DataArray, target: Any, *, x: xr.DataArray, outside: xr.DataArray) -> Any:
-    """Draw observed responses at x, in another color outside of their interval."""
-    color = np.where(outside.values, OUTSIDE, INSIDE)
+def _observed(
+    da: xr.DataArray, target: Any, *, x: xr.DataArray, outside: xr.DataArray, bound: xr.DataArray
+) -> Any:
+    """Draw observed responses at x, in another color outside of their interval, bounds hollow."""
+    color, drawn = np.where(outside.values, OUTSIDE, INSIDE), None
     style: dict[str, Any] = {"edge": "#ffffff", "size": 22} if len(color) <= MANY else {"size": 8}
-    return colored_points(x.values, da.values, color, target, **style)
+    for hollow in (True, False):
+        some = bound.values == hollow
+        if some.any():
+            own = {"hollow": True, "size": style["size"]} if hollow else style
+            drawn = colored_points(x.values[some], da.values[some], color[some], target, **own)
+    return drawn
 
 
 def plot_predictions(
     dataset: xr.Dataset,
     y: Column | None = None,
     *,
+    censoring: Column | None = None,
     along: str | None = None,
     ci_prob: float | None = None,
     backend: Backend | None = None,
@@ -87,6 +95,9 @@ def plot_predictions(
     y : array or pandas.Series (m,), optional
         Observed responses, in the order of the dataset's rows. They are orange outside of the light
         interval, and black inside or at its ends.
+    censoring : array or pandas.Series (m,), optional
+        "none", "left", "right" or "interval" for each `y`, as in `GP`. Bounds are hollow, and
+        orange if they leave no room for a response inside the interval.
     along : str, optional
         Feature on the horizontal axis; by default the only one that varies, if there is one.
     ci_prob : float, optional
@@ -119,6 +130,9 @@ def plot_predictions(
     rows, some = _rows(dataset, along if curve else None)
     chosen, number = dataset.isel(obs=rows), "labels" not in dataset.attrs
     observed = None if y is None else read_observed(dataset, y).isel(obs=rows)
+    if censoring is not None and observed is None:
+        raise ValueError("censoring was given without y. Pass the bounds as y.")
+    kinds = None if censoring is None else read_bounded(dataset, censoring).isel(obs=rows)
     mean = chosen[f"{name}_mean"].reset_coords(drop=True)
     value = None if along is None else chosen["value"].sel(feature=along)
     x = (mean if value is None else value.drop_vars("feature")).broadcast_like(mean)
@@ -154,10 +168,15 @@ def plot_predictions(
         outside, colors = xr.zeros_like(observed, bool), "black"
         if new is not None:
             low, high = (new.sel(ci_bound=end) for end in ("lower", "upper"))
-            outside = (observed < low) | (observed > high)
+            under, over = observed < low, observed > high
+            if kinds is not None:  # the response lies beyond its bound
+                under, over = under & kinds.isin(["none", "left"]), over & (kinds != "left")
+            outside = under | over
             colors = "black inside, orange outside"
-        said.append(f"observed: {colors}")
-        layers.append(("observed", _observed, observed, {"x": x, "outside": outside}))
+        bound = xr.zeros_like(observed, bool) if kinds is None else kinds != "none"
+        said.append(f"observed: {colors}{', hollow bounds' * bool(bound.any())}")
+        own = {"x": x, "outside": outside, "bound": bound}
+        layers.append(("observed", _observed, observed, own))
     if event is not None:
         vertical = what = event
     elif gaussian:

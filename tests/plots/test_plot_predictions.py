@@ -82,6 +82,27 @@ def test_observed_responses_outside_of_their_interval_are_orange(normal, along):
     assert 1 - outside.mean() == bx.metrics.coverage(found, Y, 0.5)
 
 
+def test_bounds_are_hollow_and_orange_where_no_response_fits(normal):
+    found = bx.predictions(*normal, X[:8], **QUIET)
+    low, high = found["y"].quantile([0.05, 0.95], ["chain", "draw"]).values
+    far = np.where(np.arange(8) % 2, low - 1.0, high + 1.0)
+    kinds = np.repeat(["none", "right", "left", "interval"], 2)
+    plot = bx.plot_predictions(found, far, censoring=kinds, backend="matplotlib")
+    bounds, values = plot.viz["plot"].item().collections[-2:]
+    assert [to_hex(color) for color in values.get_facecolor()] == ["#d55e00"] * 2
+    assert {to_hex(color) for color in bounds.get_facecolor()} == {"#ffffff"}
+    # More than a bound below the interval, and less than one above it, may lie inside.
+    black, orange = "#222222", "#d55e00"
+    drawn = [to_hex(color) for color in bounds.get_edgecolor()]
+    assert drawn == [orange, black, black, orange, orange, black]
+    assert "hollow bounds" in plot.viz["figure"].item()._suptitle.get_text().replace("\n", " ")
+    for bad, said in ((kinds[:3], "censoring has shape"), (["no"] * 8, "censoring: unknown 'no'")):
+        with pytest.raises(ValueError, match=said):
+            bx.plot_predictions(found, far, censoring=bad)
+    with pytest.raises(ValueError, match="censoring was given without y"):
+        bx.plot_predictions(found, censoring=kinds)
+
+
 def test_of_several_labels_each_class_has_a_panel():
     labels = np.array(["low", "mid", "top"])[np.digitize(Y, [-0.5, 0.5])]
     model = bx.GP(X, labels, likelihood="categorical")
