@@ -170,13 +170,17 @@ def test_fetched_data_equal_those_of_the_folder(name, number, monkeypatch):
 
 
 @pytest.mark.data
-def test_fetched_abalone_and_images(monkeypatch):
+def test_fetched_abalone_is_ours(monkeypatch):
     abalone = bx.datasets.load("abalone")
     frame = abalone.X.drop(columns=["sex_F", "sex_I", "sex_M"])
     frame.insert(0, "Sex", abalone.X.filter(like="sex_").idxmax(axis=1).str[4:])
     openml_holds(monkeypatch, frame.assign(Class_number_of_rings=abalone.y.astype(str)))
     assert_frame_equal(bx.datasets.load("abalone").X, abalone.X, check_dtype=False)
-    monkeypatch.undo()
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_fetched_images_are_ours(monkeypatch):
     images = bx.datasets.load("mnist01")
     frame = images.X.astype("uint8").copy().assign(digit=images.y)
     other = frame.iloc[[0] * 60_001].assign(digit=7)
