@@ -37,6 +37,10 @@ class Lists(click.Command):
             raise
 
 
+SEVERAL = "*?["
+"""Signs of a pattern of file names."""
+
+
 class Place(click.ParamType):
     """A file or a folder; errors say what was expected in its place."""
 
@@ -52,7 +56,10 @@ class Place(click.ParamType):
             kind = "file" if self.folder else "folder"
             self.fail(f"{value} is a {kind}. Pass {self.wanted}.", param, ctx)
         if self.exists and not path.exists():
-            self.fail(f"{value} does not exist. Pass {self.wanted}.", param, ctx)
+            why = "does not exist"
+            if any(sign in str(value) for sign in SEVERAL):
+                why = "names several files, which only fit reads, in parts"
+            self.fail(f"{value} {why}. Pass {self.wanted}.", param, ctx)
         return path
 
 
@@ -64,7 +71,7 @@ class Rows(Place):
     ) -> Path | str:
         """Check a path; a folder or a glob stays the text that it is."""
         if isinstance(value, str) and (
-            any(sign in value for sign in "*?[") or Path(value).is_dir()
+            any(sign in value for sign in SEVERAL) or Path(value).is_dir()
         ):
             return value
         return super().convert(value, param, ctx)
@@ -125,6 +132,10 @@ FLAGS = {
     r", or one lengthscale for all by ard=False": "",
     r"Pass rows as X_new\. .*": "Give a file of rows as NEW.",
     r"Pass rows to be explained as X_new, or .*": "Give a file of rows as NEW, or fit again.",
+    r"^X is a str, ": "",
+    r", which names no files": " names no files",
+    r"Pass a table, or the path of": "Pass the path of",
+    r"CSV files are read by dask\.dataframe\.read_csv\.": "Join CSV files into one.",
 }
 """Arguments in Python, as messages name them, and the command line's options for them."""
 

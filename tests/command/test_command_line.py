@@ -88,6 +88,8 @@ def test_what_is_wrong_is_said_with_its_cure(folder, tmp_path, monkeypatch, refu
             [*explain, folder / "new.csv", folder / "run"],
         ),
         (1, "names no files that end in .parquet", ["fit", folder / "run", *options]),
+        (1, "Join CSV files into one", ["fit", folder / "*.csv", *options]),
+        (2, "names several files, which only fit", [*explain, folder / "run", "rides/*.parquet"]),
         (2, "Put it first: --features takes", ["fit", *options, folder / "data.csv"]),
     ]
     for code, message, words in cases:
