@@ -23,6 +23,7 @@ from bayes_gpx.plots.layout import (
     WITH_IMAGES,
     Bar,
     Scale,
+    around_or_between,
     backend_named,
     draw,
     from_zero,
@@ -293,7 +294,9 @@ def plot_map(
 ) -> PlotCollection:
     """Plot maps of weights or other explanations, with the mean above the sd.
 
-    A place has a dark outline if the interval excludes 0, and a light one if it includes 0.
+    A place has a dark outline if the interval excludes 0, and a light one if it includes 0. Colors
+    of means are blue below 0 and red above. If all means are of one sign, and differ by less than
+    they are far from 0, colors go from the smallest to the largest.
 
     Parameters
     ----------
@@ -338,7 +341,7 @@ def plot_map(
     scales, bars = {}, []
     for feature in found["feature"].values:
         one = found.sel(feature=feature)
-        scales["mean", feature] = symmetric(one["mean"], SIGNED)
+        scales["mean", feature] = around_or_between(one["mean"], SIGNED, UNSIGNED)
         scales["sd", feature] = from_zero(one["sd"], UNSIGNED)
     for (layer, feature), scale in scales.items():
         panel = {"layer": layer, "feature": feature}

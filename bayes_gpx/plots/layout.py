@@ -255,6 +255,14 @@ def symmetric(values: xr.DataArray, cmap: str) -> Scale:
     return Scale(Normalize(-limit, limit), cmap)
 
 
+def around_or_between(values: xr.DataArray, signed: str, unsigned: str) -> Scale:
+    """Scale with 0 in its middle; or between numbers of one sign, if 0 is far from them."""
+    low, high = float(values.min()), float(values.max())
+    if low < high and min(abs(low), abs(high)) > high - low and low * high > 0.0:
+        return Scale(Normalize(low, high), unsigned)
+    return symmetric(values, signed)
+
+
 def from_zero(values: xr.DataArray, cmap: str) -> Scale:
     """Scale from 0 to the largest of numbers that are not negative."""
     return Scale(Normalize(0.0, float(values.max()) or 1.0), cmap)

@@ -218,6 +218,12 @@ def test_a_map_has_each_place_in_the_colour_of_its_weight():
         assert_allclose(dots.get_edgecolor()[0], to_rgba(edge), atol=0.01)
     assert (panel.get_xlabel(), panel.get_ylabel()) == ("east", "north")
     assert bx.plot_map(data, at, backend="none").viz["plot"].sizes == {"layer": 2, "feature": 3}
+    # Numbers of one sign that differ little are told apart.
+    far = data.assign({n: v + 50.0 for n, v in data.items() if str(n).startswith("attribution")})
+    plot = bx.plot_map(far, places, features=["feature_2"], backend="matplotlib")
+    (dots,) = plot.viz["plot"].sel(layer="mean").item().collections
+    share = (mean - mean.min()) / np.ptp(mean)
+    assert_allclose(dots.get_facecolor(), plt.get_cmap("viridis")(share), atol=0.01)
 
 
 @pytest.mark.parametrize(
