@@ -41,6 +41,7 @@ from bayes_gpx.plots.visuals import (
     means_along,
     names_down,
     points_across,
+    ticks_along,
 )
 from bayes_gpx.validation import one_of, one_output
 
@@ -184,11 +185,11 @@ def plot_predictions(
     elif name == "probability" and not cols:
         vertical = f"probability of {short(labels[0])}"
     horizontal = f"predicted {what.removeprefix('expected ') if number else vertical}"
-    below = horizontal if value is None else with_units(value)(value)
+    below = horizontal if value is None else with_units(value, dated=True)(value)
     texts: dict[str, Any] = {"x": below, "y": vertical}
     if cols:
         texts["title"] = lambda da: short(da["class"])
-    layers.append(("", few_numbers, mean, {}))
+    layers.append(("", few_numbers, mean, {}) if value is None else ("", ticks_along, x, {}))
     if name in ("probability", "survival"):
         layers.append(("", set_ylim, mean, {"limits": (-0.04, 1.04)}))
     layers.append(("labels", label_axes, mean, texts))

@@ -380,13 +380,17 @@ def with_values(value: xr.DataArray) -> list[str]:
     return [f"{name} = {text}{unit}" for name, text, unit in texts]
 
 
-def with_units(values: xr.DataArray) -> Callable[[xr.DataArray], str]:
-    """Text of the one feature that a panel is about, with its unit where that is known."""
+def with_units(values: xr.DataArray, *, dated: bool = False) -> Callable[[xr.DataArray], str]:
+    """Text of the one feature that a panel is about, with its unit where that is known.
+
+    An axis that is `dated` has dates in place of days since a date, and slopes are by the day.
+    """
     features = values["feature"].values.ravel()
     names = dict(zip(features, shortened(features, BELOW_PANEL), strict=True))
 
     def text(da: xr.DataArray) -> str:
         unit = da.coords["unit"].item() if "unit" in da.coords else ""
+        unit = "day" if dated and origin_of(unit) is not None else unit
         name = names[da["feature"].item()]
         return f"{name} [{unit}]" if unit else name
 

@@ -9,7 +9,9 @@ import numpy as np
 import xarray as xr
 from arviz_plots.plot_collection import backend_from_object
 from matplotlib.colors import ListedColormap, to_hex, to_rgb
+from matplotlib.dates import AutoDateLocator, date2num, num2date
 
+from bayes_gpx.data.dates import origin_of
 from bayes_gpx.plots.layout import Layer, Scale
 from bayes_gpx.plots.selection import covers_zero, digits, short, with_units
 
@@ -45,6 +47,10 @@ def pale(color: str) -> str:
 
 
 MINUS = "\N{MINUS SIGN}"
+
+MOST_DATES = 4
+FORMS = {1500.0: "%Y", 90.0: "%Y-%m", 4.0: "%Y-%m-%d", 0.0: "%m-%d %H:%M"}
+"""Most dates along an axis, and how they are written, by the days that the axis spans at least."""
 
 ROOM = 4
 """Letters of room that the name of a level needs along an axis."""
@@ -118,6 +124,8 @@ def places_along(value: xr.DataArray) -> np.ndarray:
 def ticks_along(da: xr.DataArray, target: Any) -> None:
     """Have names of levels below an axis along values, or few numbers."""
     names = level_names(da)
+    if not names and (dates := _dates_along(da)):
+        return backend_from_object(target).xticks(*dates, target)
     if not names:
         return few_numbers(da, target)
     backend, edge = backend_from_object(target), 0.5 * spacing(names)
@@ -126,6 +134,20 @@ def ticks_along(da: xr.DataArray, target: Any) -> None:
     some = slice(None, None, -(-ROOM * len(texts) // _letters_below(target)))
     backend.xticks(sorted(names)[some], texts[some], target)
     backend.xlim((min(names) - edge, max(names) + edge), target)
+
+
+def _dates_along(value: xr.DataArray) -> tuple[np.ndarray, list[str]] | None:
+    """Where dates lie among days since another date, and their texts; None for other numbers."""
+    origin = origin_of(str(value["unit"].item())) if "unit" in value.coords else None
+    seen = value.values[np.isfinite(value.values)]
+    if origin is None or not seen.size:
+        return None
+    begun, low, high = float(date2num(origin)), seen.min(), seen.max()
+    locator = AutoDateLocator(minticks=2, maxticks=MOST_DATES)
+    at = np.asarray(locator.tick_values(*num2date([begun + low, begun + high])))
+    at = at[(at >= begun + low) & (at <= begun + high)]
+    form = next(form for span, form in FORMS.items() if high - low >= span)
+    return at - begun, [f"{day:{form}}" for day in num2date(at)]
 
 
 def with_gaps(rows: np.ndarray) -> np.ndarray:
@@ -266,7 +288,8 @@ def value_axis(
     value: xr.DataArray, y: str, title: Text | None = None, *, named: bool = True
 ) -> list[Layer]:
     """Layers that name an axis of values, with names of levels, and the vertical axis."""
-    texts = {"x": with_units(value) if named else None, "y": y, "title": title}
+    below = with_units(value, dated=True) if named else None
+    texts = {"x": below, "y": y, "title": title}
     return [("", ticks_along, value, {}), ("labels", label_axes, value, texts)]
 
 

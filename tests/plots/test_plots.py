@@ -363,4 +363,20 @@ def test_dates_are_shown_as_dates():
     curve = bx.partial_dependence(model, theta, draws=20, **quiet)
     assert curve["unit"].values.tolist() == ["days since 2024-01-01", ""]
     axes = bx.plot_partial_dependence(curve).viz["figure"].item().axes
-    assert axes[0].get_xlabel() == "t [days since 2024-01-01]"
+    assert axes[0].get_xlabel() == "t [day]"
+    assert [t.get_text() for t in axes[0].get_xticklabels()] == [
+        "2024-01-01",
+        "2024-01-03",
+        "2024-01-05",
+    ]
+    assert axes[0].get_xticks().tolist() == [0.0, 2.0, 4.0]
+    for freq, first in (
+        ("MS", ("2024-01", 0.0)),
+        ("YS", ("2024", 0.0)),
+        ("h", ("01-01 00:00", 0.0)),
+    ):
+        moved = pd.Series(pd.date_range("2024-01-01", periods=12, freq=freq), name="t").to_frame()
+        other = bx.GP(moved.assign(a=rng.normal(size=12)), rng.normal(size=12))
+        curve = bx.partial_dependence(other, theta, draws=20, **quiet)
+        axes = bx.plot_partial_dependence(curve).viz["figure"].item().axes
+        assert (axes[0].get_xticklabels()[0].get_text(), axes[0].get_xticks()[0]) == first
