@@ -429,6 +429,17 @@ def test_times_of_one_day_stay_apart(data):
     assert "at is 2024-03-01 00:00 rather than 2024-03-01 09:45" in text
 
 
+def test_a_value_near_the_baseline_is_not_called_equal(data):
+    X, y = data
+    years = 2000.0 + np.arange(40) % 16
+    model = bx.GP(X[["dose"]].assign(year=years), y)
+    findings = Findings(model, THETA, None, None, y_new=None, **OPTIONS | {"obs": [7, 8]})
+    text = told(OBSERVATIONS, findings)[1]
+    assert years.mean() == 2006.7
+    assert "year is 2007 rather than 2006.7: " in text
+    assert "as in the baseline" not in text
+
+
 def test_rows_of_two_processes_are_explained_by_the_mean_and_by_the_sd(data):
     X, y = data
     model = bx.GP(X, y, likelihood="heteroscedastic_normal")

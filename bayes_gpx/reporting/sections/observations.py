@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 MOST_FEATURES = 6
 """Most features with a sentence for each attribution; the others share one."""
 
+MOST_DIGITS = 9
+"""Digits up to which a value and its baseline are told apart."""
+
 MOST_LEVELS = 4
 """Most levels that a mixture of them names."""
 
@@ -145,6 +148,10 @@ def _moved(findings: Findings, found: xr.Dataset, note: str) -> str:
         return "The intercept, the level of the response at this place"
     start = float(np.mean(cast(xr.DataArray, against).values))
     before = _mixture(findings, feature, start) or _said(findings, feature, start)
+    own, digits = found["value"].item(), 3
+    while value == before and digits < MOST_DIGITS and not np.isclose(own, start, rtol=1e-9):
+        digits += 1  # numbers that differ look different
+        value, before = (_said(findings, feature, v, digits) for v in (own, start))
     if levels:
         value = str(found["level"].item())
         before = levels[int(start)] if np.isfinite(start) else before
@@ -154,11 +161,11 @@ def _moved(findings: Findings, found: xr.Dataset, note: str) -> str:
     return f"{feature} is {value}{note} rather than {before}{_unit(findings, feature)}"
 
 
-def _said(findings: Findings, feature: str, value: float) -> str:
+def _said(findings: Findings, feature: str, value: float, digits: int = 3) -> str:
     """A value of a column: a number, or a date."""
     frame = findings.frame
     if (origin := frame.origins.get(feature)) is None:
-        return number(value)
+        return number(value, digits)
     return in_words(origin, value, frame.values[:, list(frame.columns).index(feature)])
 
 
