@@ -401,7 +401,7 @@ def report(
     start = baseline_of(model, roles, baseline, drop_missing, say)
     say("Writing the report: some seconds to a minute ...")
     options |= {"baseline": start, "attribution": attribution, "ci_prob": ci_prob, "seed": seed}
-    options["null"] = False if null == 0 else null
+    options |= {"null": False if null == 0 else null, "progressbar": not quiet}
     try:
         refuse_what_if(model, idata)
     except ValueError:

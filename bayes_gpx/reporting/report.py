@@ -17,6 +17,7 @@ import matplotlib as mpl
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws.hyperparameter_draws import refuse_swapped
 from bayes_gpx.export.tables import ATTRIBUTION_METHODS
+from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.reporting.json_form import document, plain
 from bayes_gpx.reporting.page import Page, Prose, compose, number
@@ -57,6 +58,7 @@ def report(
     what_if: str | PathLike | None = None,
     cores: int | None = None,
     seed: int | None = None,
+    progressbar: bool = True,
 ) -> Path:
     """Write an HTML report of a fit: diagnostics, scores and explanations.
 
@@ -94,6 +96,8 @@ def report(
         Also write a page with sliders to this file, see `what_if`, and link it.
     seed : int, optional
         The report states it.
+    progressbar : bool
+        Count the written sections.
 
     Returns
     -------
@@ -133,10 +137,16 @@ def report(
     pages = [Page(section.key, section.title) for section in sections]
     reached = 0
     try:
-        with mpl.rc_context(), az.rc_context({"stats.ci_prob": findings.prob}):
+        with (
+            mpl.rc_context(),
+            az.rc_context({"stats.ci_prob": findings.prob}),
+            progress_bar(progressbar) as progress,
+        ):
             az.style.use(STYLE)
             mpl.rcParams.update(SIZES)  # type: ignore[arg-type]  # names of settings are strings
-            for page, section in zip(pages, sections, strict=True):
+            both = zip(pages, sections, strict=True)
+            said = "Writing the report, by section"
+            for page, section in progress.track(both, total=len(pages), description=said):
                 compose(section, findings, page)
                 reached += 1
     finally:
