@@ -144,11 +144,7 @@ class _Regressor(RegressorMixin, _Estimator):
         X, y = self._training(X, y, y_numeric=True)
         known = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
         X, y, known = _counted(X, y, sample_weight, known)
-        name = getattr(given, "name", None)
-        if isinstance(name, str) and name not in getattr(X, "columns", ()):
-            y = pd.Series(y, getattr(X, "index", None), name=name)
-            y.attrs = dict(getattr(given, "attrs", {}))  # its unit
-        return self._fit(self._model, X, y, **known)
+        return self._fit(self._model, X, _called(given, X, y), **known)
 
     def predict(
         self, X: Table, return_std: bool = False
@@ -167,7 +163,7 @@ class GPRegressor(_Regressor):
     ----------
     kernel, ard, likelihood, link, approximation, priors, resolution, scale
         As in `bayes_gpx.GP`.
-    method : {"map", "laplace", "nuts", "svgp"}
+    method : {"map", "laplace", "nuts", "svgp", "auto"}
     fit_options : dict, optional
         Further arguments of ``model.fit``, such as ``{"draws": 500}``.
     random_state : int, RandomState or None
@@ -314,6 +310,7 @@ class GPClassifier(ClassifierMixin, _Estimator):
 
         `sample_weight` are the `weights` of `bayes_gpx.GP`; rows of weight 0 are left out.
         """
+        given = y
         X, labels = self._training(X, _of_numpy(y))
         if labels.dtype == object:
             labels_of_part(labels)  # refuses missing ones, which cannot be sorted
@@ -323,7 +320,7 @@ class GPClassifier(ClassifierMixin, _Estimator):
         if len(self.classes_) < 2:
             raise ValueError(f"y has one class, {self.classes_[0]!r}, but needs two or more.")
         likelihood = "bernoulli" if len(self.classes_) == 2 else "categorical"
-        return self._fit(GP, X, labels, likelihood=likelihood, **known)
+        return self._fit(GP, X, _called(given, X, labels), likelihood=likelihood, **known)
 
     def predict_proba(self, X: Table) -> np.ndarray:
         """Probability of each of `classes_`, (m, C), averaged over the posterior."""
@@ -338,13 +335,23 @@ class GPClassifier(ClassifierMixin, _Estimator):
         return self.classes_[largest]
 
 
+def _called(given: Any, X: Any, y: Any) -> Any:
+    """Responses with the name and the unit that they were given with, if any."""
+    name = getattr(given, "name", None)
+    if not isinstance(name, str) or name in getattr(X, "columns", ()):
+        return y
+    named = pd.Series(y, getattr(X, "index", None), name=name)
+    named.attrs = dict(getattr(given, "attrs", {}))
+    return named
+
+
 def _counted(
     X: Any, y: Any, sample_weight: Column | None, known: Mapping[str, Column | None]
 ) -> tuple[Any, Any, dict[str, Any]]:
     """X, y and what is known of the rows, with their weights; rows of weight 0 are left out."""
     if sample_weight is None:
         return X, y, dict(known)
-    weights = _check_sample_weight(sample_weight, X, dtype="float64")
+    weights = _check_sample_weight(sample_weight, X, dtype="float64", ensure_non_negative=True)
     rows = {name: np.asarray(v) for name, v in known.items() if v is not None}
     check_consistent_length(X, y, *rows.values())
     rows["weights"] = weights
@@ -352,6 +359,8 @@ def _counted(
     if len(kept) == 0:
         raise ValueError("sample_weight is zero in every row. Give some rows a weight above 0.")
     if len(kept) < len(weights):
+        if isinstance(X, np.ndarray):  # rows are called by their positions among all
+            X = pd.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
         X = X.iloc[kept] if hasattr(X, "iloc") else X[kept]
         y, rows = y[kept], {name: v[kept] for name, v in rows.items()}
     return X, y, rows

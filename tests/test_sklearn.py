@@ -366,3 +366,19 @@ def test_names_and_units_are_kept(weighted, data):
     assert model.training.units == {"age": "years", "score": "points"}
     y = y.rename("age")
     assert ESTIMATORS[0]().fit(X, y).model_.training.units == {"age": "years"}
+
+
+def test_rows_keep_their_numbers_and_labels_their_name():
+    rng = np.random.default_rng(8)
+    X, weights = rng.normal(size=(30, 2)), np.repeat([0.0, 1.0], [10, 20])
+    quick = {"priors": {"lengthscale": [1.0, 1.0], "amplitude": 1.0, "sigma": 0.3}}
+    fitted = bx.sklearn.GPRegressor(**quick).fit(X, X[:, 0], sample_weight=weights)
+    assert fitted.model_.training.X.index.tolist() == list(range(10, 30))
+    alone = bx.sklearn.GPRegressor(**quick).fit(X[10:], X[10:, 0])
+    assert_allclose(fitted.predict(X[10:]), alone.predict(X[10:]), rtol=1e-12)
+    with pytest.raises(ValueError, match="Negative values in data passed to `sample_weight`"):
+        bx.sklearn.GPRegressor(**quick).fit(X, X[:, 0], sample_weight=-weights)
+    way = pd.Series(np.where(X[:, 1] > 0, "up", "down"), name="way")
+    fixed = {"lengthscale": [1.0, 1.0], "amplitude": 1.0}
+    labelled = bx.sklearn.GPClassifier(priors=fixed).fit(pd.DataFrame(X, columns=["a", "b"]), way)
+    assert labelled.model_.training.y_name == "way"
