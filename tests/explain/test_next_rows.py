@@ -307,6 +307,7 @@ def test_each_of_several_outputs_has_rows_of_its_own(options):
         own = both.sel(output=output)
         assert_array_equal(own["score"], alone["score"])
         assert_array_equal(own["selected"], alone["selected"])
+        assert_array_equal(own["position"], alone["position"])
         for name in ("units", "best", "signs_known"):
             assert name not in alone.attrs or own[name] == alone.attrs[name]
     assert both["score"].attrs.get("units") in (None, both.attrs["units"])
