@@ -215,7 +215,7 @@ def loo_predictions(
     if codes is not None:
         elpd = _log_averaged(of_groups, joint) - log_units(training, codes)
         variables["elpd_group"], coords["group"] = ("group", elpd), labels
-    attrs = {"relative_jitter": jitter, "units": training.y_name, **origin(model)}
+    attrs = {"relative_jitter": jitter, "units": training.said_of_y("{y}"), **origin(model)}
     if training.labels is not None:
         attrs["labels"] = [str(label) for label in training.labels]
         coords |= {"class": list(training.labels)} if first.ndim == 2 else {}

@@ -101,7 +101,8 @@ def estimand(result: xr.Dataset, quantity: str) -> str:
 
 def unit(result: xr.Dataset, quantity: str, names: list[str]) -> str:
     """The unit of a quantity: of its variables, of the table, or else of the result."""
-    own = [result[name].attrs["units"] for name in names if "units" in result[name].attrs]
+    # Others of the names may be the same on another scale, as `relevance_scaled` is.
+    own = [result[name].attrs["units"] for name in names[:1] if "units" in result[name].attrs]
     said = TABLE[quantity]["unit"]
     whole = units_of_result(result) if "units" in result.attrs else "unit of f"
     if own or said not in ("", "response"):

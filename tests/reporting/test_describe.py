@@ -135,5 +135,6 @@ def test_explained_functions_are_named(likelihood, on, words):
 def test_a_single_draw_has_no_interval():
     found, built, _ = called("relevance")
     assert "These estimates have no intervals." in bx.describe(found)
+    assert "(unit: per unit of feature)" in bx.describe(found)  # and not that of the scaled ones
     several = bx.relevance(built, DRAWN, built.training.X.values[:1], **QUIET)
     assert "Brackets give" in bx.describe(several)
