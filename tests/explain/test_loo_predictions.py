@@ -2,6 +2,7 @@
 
 import arviz as az
 import numpy as np
+import pandas as pd
 import pymc as pm
 import pytest
 import xarray as xr
@@ -66,6 +67,9 @@ def test_units_of_the_response_go_through():
         assert_allclose(found[name], Y.mean() + Y.std() * plain[name])
     for name in ("y_sd", "residual"):
         assert_allclose(found[name], Y.std() * plain[name], atol=1e-12)
+    named = pd.Series(Y, name="yield").astype(float)
+    named.attrs["units"] = "kg"
+    assert bx.loo_predictions(bx.GP(X, named), theta, **QUIET).attrs["units"] == "kg"
 
 
 @pytest.fixture(scope="module")
