@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -106,31 +107,40 @@ def _prior(model: Any, name: str) -> str:
 
 
 def _with_numbers(said: str, node: Any) -> str:
-    """A distribution in words, with numbers in place of PyMC's "<constant>"."""
+    """A distribution in words, with numbers in place of PyMC's "<constant>", and rates for scales."""
     family, _, inner = said.removesuffix(")").partition("(")
     words = inner.split(", ")
     try:
         given = node.op.dist_params(node)
     except ValueError:  # truncated distributions have no such list, and their size among the inputs
         given = [v for v in node.inputs if isinstance(v.type, pt.TensorType)]
-    if "<constant>" not in words or len(words) != len(given):
+    if len(words) != len(given):
         return said
-    found = []
-    for word, parameter in zip(words, given, strict=True):
-        if word == "<constant>":
-            values = np.ravel(parameter.eval())
-            if family == "Gamma":  # PyMC has one over the rate
-                values = 1.0 / values
-            word = _numbers(values)
-        found.append(word)
-    return f"{family}({', '.join(word for word in found if word)})"
+    both = [*zip(words, given, strict=True)]
+    if family.startswith("Truncated") and given[0].dtype == "int64":
+        both = both[1:]
+    rate = RATES.get(family.removeprefix("Truncated"))
+    return f"{family}({', '.join(_number(*one, k == rate) for k, one in enumerate(both))})"
+
+
+RATES = {"Gamma": 1, "Exponential": 0}
+"""Place of the parameter that PyMC is given as a rate, and keeps as its inverse."""
+
+
+def _number(word: str, parameter: Any, is_rate: bool) -> str:
+    """A parameter's numbers, if PyMC's word for it is not a variable or an expression."""
+    known = word == "<constant>" or re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", word)
+    if not known or (word != "<constant>" and not is_rate):
+        return word
+    values = np.ravel(parameter.eval())
+    return _numbers(1.0 / values if is_rate else values)
 
 
 def _numbers(values: np.ndarray) -> str:
-    """One number, or several in brackets; nothing of none."""
+    """One number, or several in brackets."""
     known = [f"{value:.4g}" for value in values]
-    if (values == values[:1]).all():
-        return known[0] if known else ""
+    if (values == values[0]).all():
+        return known[0]
     return f"[{', '.join(known[:NUMBERS])}{', ...' * (len(known) > NUMBERS)}]"
 
 

@@ -77,10 +77,21 @@ def test_variables_of_a_callable_kernel_are_listed(regression):
     assert rows["Kernel"] == "a function" and found["size"] == ("", "HalfNormal(0, 2)")
 
 
-def test_a_gamma_prior_is_written_with_its_rate():
-    model = bx.GP(np.arange(9.0)[:, None], np.arange(1.0, 10.0), likelihood="gamma")
-    assert ["shape", "Gamma(2, 0.5)"] in [
-        line.split(maxsplit=1) for line in repr(model).split("\n")
+@pytest.mark.parametrize(
+    ("prior", "said"),
+    [
+        (pm.Gamma.dist(2, 0.5), "Gamma(2, 0.5)"),
+        (pm.Gamma.dist(mu=2, sigma=1), "Gamma(4, 2)"),
+        (pm.Gamma.dist([2, 4], [0.5, 8]), "Gamma([2, 4], [0.5, 8])"),
+        (pm.Exponential.dist(4), "Exponential(4)"),
+        (pm.LogNormal.dist([0, 1], 1), "LogNormal([0, 1], 1)"),
+        (pm.Truncated.dist(pm.Gamma.dist(2, 0.5), 0.2, 4), "TruncatedGamma(2, 0.5, 0.2, 4)"),
+        (pm.Truncated.dist(pm.Exponential.dist(4), 0.2), "TruncatedExponential(4, 0.2, inf)"),
+    ],
+)
+def test_priors_have_the_numbers_that_they_were_given(prior, said):
+    """Rates in place of the scales that PyMC keeps, and none of "<constant>"."""
+    model = bx.GP(np.eye(9)[:, :2], np.arange(9.0), priors={"lengthscale": prior})
+    assert ["lengthscale", "feature", said] in [
+        line.split(maxsplit=2) for line in repr(model).split("\n")
     ]
-    several = {"lengthscale": lambda name: pm.Gamma(name, 2.0, [1.0, 2.0], dims="feature")}
-    assert "Gamma(2, [1, 2])" in repr(bx.GP(np.eye(9)[:, :2], np.arange(9.0), priors=several))
