@@ -107,7 +107,7 @@ def _prior(model: Any, name: str) -> str:
 
 
 def _with_numbers(said: str, node: Any) -> str:
-    """A distribution in words, with numbers in place of PyMC's "<constant>", and rates for scales."""
+    """A distribution in words, with numbers for PyMC's "<constant>", and rates for scales."""
     family, _, inner = said.removesuffix(")").partition("(")
     words = inner.split(", ")
     try:
