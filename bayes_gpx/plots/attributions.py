@@ -187,7 +187,8 @@ def _bars(
             ("title", _title, every, {}),
             ("xlabel", label_axes, mean, {"x": name}),
         ],
-        f"{words}: mean and {prob:.0%} interval; pale: contains 0",
+        f"{words}: mean and {prob:.0%} interval; pale: contains 0"
+        + "; on the right: values of the features" * several,
         pc_kwargs,
         backend=backend,
         cols=["obs"],
