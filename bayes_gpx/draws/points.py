@@ -408,7 +408,7 @@ def read_bounded(dataset: xr.Dataset, censoring: Column) -> xr.DataArray:
     """Kinds of observed responses at a dataset's predictions, (obs,): values or bounds."""
     index = dataset["obs"].values
     _refuse_other_rows(index, censoring, "censoring")
-    kinds = texts(censoring)
+    kinds = [str(kind) for kind in np.asarray(censoring, dtype=object)]
     for kind in set(kinds):
         one_of("censoring", kind, CENSORING)
     return xr.DataArray(np.array(kinds), {"obs": index}, ["obs"])

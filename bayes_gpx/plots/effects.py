@@ -203,6 +203,7 @@ def plot_partial_dependence(
     some = f"{len(rows)} of {n} observations" if len(rows) < n else "single observations"
     units, prob = units_of_result(dataset), dataset.attrs["ci_prob"]
     level = "mean response" if dataset.attrs.get("scale") == "response" else "f"
+    level = "mean or sd" if of_processes(dataset) and level != "f" else level
     return draw(
         mean.rename("f"),
         [
@@ -215,7 +216,7 @@ def plot_partial_dependence(
         pc_kwargs,
         backend=backend,
         cols=["feature"],
-        sharey=True,
+        sharey=not of_processes(dataset),
     )
 
 

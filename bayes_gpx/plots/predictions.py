@@ -97,8 +97,8 @@ def plot_predictions(
         Observed responses, in the order of the dataset's rows. They are orange outside of the light
         interval, and black inside or at its ends.
     censoring : array or pandas.Series (m,), optional
-        "none", "left", "right" or "interval" for each `y`, as in `GP`. Bounds are hollow, and
-        orange if they leave no room for a response inside the interval.
+        "none", "left", "right" or "interval" for each `y`, as in `GP`, but the lower ends of
+        intervals alone. Bounds are hollow, and orange if no response beyond them lies inside.
     along : str, optional
         Feature on the horizontal axis; by default the only one that varies, if there is one.
     ci_prob : float, optional
