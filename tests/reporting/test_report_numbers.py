@@ -119,6 +119,8 @@ def effect(m, j):
 
 
 def contrast(m, j):
+    if m["name"] not in j.compared_levels["contrast"].values:  # its name has numbers too
+        return []
     return of(j.compared_levels.sel(contrast=m["name"]), "comparison")
 
 
@@ -132,8 +134,11 @@ def first(kind):
     def values(m, j):
         found = j.ranked if kind == "relevance" else j.ranked_pairs
         item = "feature" if kind == "relevance" else "pair"
-        assert m["name"] == str(found[item].values[found[f"average_{kind}_mean"].values.argmax()])
+        size = found[f"average_{kind}_mean"]
+        if "alone" not in m.re.groupindex:
+            size = found["probability_rank"].sel(rank=1)
         own = found.sel({item: m["name"]})
+        assert size.sel({item: m["name"]}) == size.max()
         if "probability" in m.re.groupindex:
             return [100 * float(own["probability_rank"].sel(rank=1))]
         if "alone" in m.re.groupindex:
