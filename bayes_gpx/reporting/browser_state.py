@@ -197,7 +197,8 @@ def state_of(model: Model, idata: Draws, draws: int, rng: np.random.Generator) -
     Z = None if training.Z is None else training.Z_scaling.apply(training.Z.values[rows])
     groups = None if training.groups is None else training.groups.codes[rows]
     candidates = inputs_of(model, X, Z)
-    if model.inducing and not model.specification.codes:  # f there is all that it knows
+    spec = model.specification
+    if model.inducing and not spec.codes and spec.constraints is None:  # f there is all it knows
         candidates, known = {INPUTS[name]: U for name, U in model.inducing.items()}, None
     else:
         known = groups
