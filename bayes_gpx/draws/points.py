@@ -248,11 +248,12 @@ held-out row leaves by more; by a tenth of the range, one does in every other sp
 FORECAST = 5
 """Fewest rows for which a majority outside of one column's range counts as a forecast."""
 
-SHARE = 0.1
+SHARE, CHANCE = 0.1, 2
 """More than this share of rows, outside by more than this share of the range, is a warning too.
 
 A uniform column plus its sd, as `comparisons` takes it, has a fifth of its rows there; a normal one
-of 50 rows a twentieth. An average over all rows is then about the data and about none.
+of 50 rows a twentieth. An average over all rows is then about the data and about none. Among few
+held-out rows `CHANCE` may lie there.
 """
 
 MOST_COLUMNS = 6
@@ -289,9 +290,8 @@ def rows_outside(model: ModelLike, where: Points) -> str | None:
             told = f"{column} in {outside.sum()}, as far as {far} (trained on {least} to {most})"
             near = beyond[farthest, j] <= MARGIN * (high[j] - low[j])
             few = len(outside) < FORECAST or 2 * outside.sum() <= len(outside)
-            few &= len(outside) < FORECAST or (
-                (beyond[:, j] > SHARE * (high[j] - low[j])).mean() <= SHARE
-            )
+            far = (beyond[:, j] > SHARE * (high[j] - low[j])).sum()
+            few &= far <= max(CHANCE, SHARE * len(outside))
             said.append((near and few, told))
     if all(near for near, _ in said):
         return None

@@ -17,7 +17,7 @@ class ExtrapolationWarning(UserWarning):
     Each explanation function gives it once for each call, if a row of X_new or Z_new lies outside a
     column's range in the training data by more than 0.3 of the range. It gives it too if, of five
     or more rows, more than half lie outside of the range, as in a forecast, or more than a tenth by
-    more than a tenth of it. It then counts all rows outside. Filter it where you extrapolate on
+    more than a tenth of it. It counts all rows outside. Filter it where you extrapolate on
     purpose:
     ``warnings.simplefilter("ignore", bx.ExtrapolationWarning)``.
     """
