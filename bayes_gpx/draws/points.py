@@ -248,7 +248,7 @@ held-out row leaves by more; by a tenth of the range, one does in every other sp
 FORECAST = 5
 """Fewest rows for which a majority outside of one column's range counts as a forecast."""
 
-SHARE, CHANCE = 0.1, 2
+SHARE, CHANCE = 0.1, 3
 """More than this share of rows, outside by more than this share of the range, is a warning too.
 
 A uniform column plus its sd, as `comparisons` takes it, has a fifth of its rows there; a normal one

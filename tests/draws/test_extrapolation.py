@@ -76,10 +76,10 @@ def test_most_rows_beyond_the_same_end_are_a_forecast(model, outside, rows, said
 @pytest.mark.parametrize(("far", "said"), [(75.5, True), (74.5, False)])
 def test_a_tenth_of_the_rows_by_a_tenth_of_the_range_is_too_much(model, far, said):
     """As after a change of a uniform column by its sd."""
-    age = np.where(np.arange(20) < 3, far, 45.0)
+    age = np.where(np.arange(20) < 4, far, 45.0)
     assert (told(model, pd.DataFrame({"age": age, "dose": 0.5})) is not None) == said
     for rows in (20, 6):
-        fewer = pd.DataFrame({"age": np.where(np.arange(rows) < 2, far, 45.0), "dose": 0.5})
+        fewer = pd.DataFrame({"age": np.where(np.arange(rows) < 3, far, 45.0), "dose": 0.5})
         assert told(model, fewer) is None
 
 
