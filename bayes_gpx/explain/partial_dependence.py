@@ -383,6 +383,11 @@ def _enough(model: Model, hyper: HyperparameterDraws, j: int, span: float) -> in
             values = values[..., j] if h.dim == "feature" else values
             shortest = np.median(values, (0, 1)).min()  # of any output or process
             most = max(most, A_LENGTH[h.kind] * span / shortest)
+    if not model.specification.hyperparameters or model.specification.calls_kernel:
+        for name, values in hyper.values.items():  # of a kernel of the user's own
+            if name.endswith("lengthscale"):
+                shortest = np.median(values, (0, 1)).min()
+                most = max(most, A_LENGTH["lengthscale"] * span / shortest)
     return int(np.clip(np.ceil(most), *STEPS))
 
 

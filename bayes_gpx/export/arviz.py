@@ -267,6 +267,11 @@ def power_scaling(
     posterior = idata["posterior"].to_dataset()
     for found in explained:
         drawn = [name for name in found if DRAWS <= set(found[name].dims)]
+        if "log_weights" in drawn:
+            raise ValueError(
+                "An explanation has draws of unequal weight, which ArviZ would count equally. "
+                "Leave out the result of bx.loo_predictions."
+            )
         if not drawn or any(not found[dim].equals(posterior[dim]) for dim in DRAWS):
             raise ValueError(
                 "An explanation has no draws, or other ones than the fit. Pass the result of an "

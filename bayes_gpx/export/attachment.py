@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xarray as xr
 
-from bayes_gpx.export.long_form import DRAWS
+from bayes_gpx.export.long_form import DRAWS, equally_weighed
 from bayes_gpx.model.storage import GROUP
 
 SUMMARY = "{}_summary"
@@ -67,6 +67,7 @@ def attach(idata: xr.DataTree, **found: xr.Dataset) -> xr.DataTree:
                 f"{group} is a {type(result).__name__}. Pass the Dataset that an explanation "
                 "function returned."
             )
+        result = equally_weighed(result)
         drawn = [name for name in result.data_vars if set(result[name].dims) >= DRAWS]
         if not drawn:
             raise ValueError(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import xarray as xr
 
 from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.naming import RESPONSE
+from bayes_gpx.inference.laplace import resampled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -54,11 +56,12 @@ def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFr
         For a dataset without draws and means, and an invalid `ci_prob`.
     """
     prob = interval_probability(ci_prob, dataset)
-    dataset = dataset.drop_vars("baseline_level", errors="ignore")
+    dataset = equally_weighed(dataset).drop_vars("baseline_level", errors="ignore")
     means = [str(name).removesuffix("_mean") for name in dataset if str(name).endswith("_mean")]
     means = [name for name in means if name != RESPONSE]  # which another name has
     drawn = [str(name) for name in dataset if DRAWS <= set(dataset[name].dims)]
-    drawn = [name for name in drawn if name != "log_weights"]  # of the draws of y
+    if "labels" in dataset.attrs:  # y are codes of labels
+        drawn = [name for name in drawn if name != "y"]
     columns: dict[str, xr.DataArray] = {}
     for name in dict.fromkeys([*drawn, *means]):
         columns |= _moments(dataset, name, prob)
@@ -80,6 +83,22 @@ def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFr
     axes = [column for column in frame if column not in columns and column not in LEADING]
     lead = [column for column in LEADING if column in frame] + axes
     return frame[lead + [column for column in frame if column not in lead]]
+
+
+def equally_weighed(dataset: xr.Dataset, seed: int = 0) -> xr.Dataset:
+    """Draws of equal weight in place of those of `loo_predictions`, which `log_weights` weigh."""
+    if "log_weights" not in dataset:
+        return dataset
+    rng, found = np.random.default_rng(seed), dataset.drop_vars("log_weights")
+    log_weights = dataset["log_weights"].transpose("chain", "draw", ...)
+    flat = np.exp(log_weights.values).reshape((log_weights[..., 0].size, -1))
+    for name, own in found.items():
+        if {*own.dims} == {*log_weights.dims}:
+            own = own.transpose(*log_weights.dims)
+            columns = zip(own.values.reshape(flat.shape).T, flat.T, strict=True)
+            drawn = np.stack([y[resampled(w, len(y), rng)] for y, w in columns], axis=1)
+            found[name] = own.copy(data=drawn.reshape(own.shape))
+    return found
 
 
 def _moments(dataset: xr.Dataset, name: str, prob: float) -> dict[str, xr.DataArray]:

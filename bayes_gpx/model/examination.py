@@ -122,8 +122,9 @@ def _noise(model: Any, idata: xr.DataTree) -> Iterator[str]:
     noise = np.sqrt(sigma**2 + own)
     spread = data.y_scaling.scale if data.outputs is None else data.outputs.scaling.scale
     spread = 1.0 if model.scale else _spread(data) / spread
-    if spec.observation.exposed:  # sigma is that of log y
-        spread = np.std(np.log(data.y))
+    if spec.observation.exposed:  # sigma is that of log y at exposure 1
+        values = data.y / data.exposures if data.outputs is None else data.outputs.values
+        spread = np.nanstd(np.log(values), axis=0)
     rounded = np.any((noise <= AT_FLOOR * data.least_noise) & (data.least_noise > 0.0))
     if not (rounded or np.any(noise <= NO_NOISE * spread)):
         return

@@ -35,8 +35,8 @@ from bayes_gpx.explain.components import components_of
 from bayes_gpx.explain.imputation import combined
 from bayes_gpx.explain.null import replicates
 from bayes_gpx.export.arviz import sample_posterior_predictive
+from bayes_gpx.export.long_form import equally_weighed
 from bayes_gpx.export.tables import ATTRIBUTION_METHODS
-from bayes_gpx.inference.laplace import resampled
 from bayes_gpx.kernels.summands import CONSTANT
 from bayes_gpx.reporting.fit import Fit
 
@@ -335,10 +335,8 @@ class Findings(Fit):
     @cached_property
     def replicated_left_out(self) -> np.ndarray:
         """Responses drawn for each row from the others, with equal weights, (draws, obs)."""
-        found = self.left_out.stack(sample=["chain", "draw"]).transpose("sample", ...)
-        weights, rng = np.exp(found["log_weights"].values), np.random.default_rng(self.seed)
-        columns = zip(found["y"].values.T, weights.T, strict=True)
-        return np.stack([y[resampled(w, len(y), rng)] for y, w in columns], axis=1)
+        found = equally_weighed(self.left_out, self.seed)["y"]
+        return found.stack(sample=["chain", "draw"]).transpose("sample", ...).values
 
     @cached_property
     def held_out(self) -> xr.Dataset:
@@ -463,6 +461,8 @@ class Findings(Fit):
     def comparable(self) -> bool:
         """Whether predictive distributions have a divergence, which relevance needs."""
         observation = self.model.specification.observation
+        if observation.any_shapes:  # by sums over y and f, which take minutes
+            return False
         return bool(observation.class_shape or observation.comparable)
 
     @cached_property

@@ -1,5 +1,7 @@
 """Long form: every number of a verb's Dataset, under the row labels that the user's frame had."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -9,6 +11,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 import bayes_gpx as bx
+from known_draws import known
 
 THETA = {"lengthscale": [0.9, 1.7], "amplitude": 0.8, "sigma": 0.4}
 OPTIONS = {"draws": 100, "seed": 2, "progressbar": False}
@@ -138,3 +141,40 @@ def test_every_result_has_a_long_form(model, new):
     frame = bx.to_pandas(columns["jackknife"][0])
     assert_allclose(frame[["jackknife_lower", "jackknife_upper"]], interval)
     assert frame["row"].tolist() == [*"pqrs"]
+
+
+def test_draws_of_unequal_weight_are_counted_by_it():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(20, 1))
+    y = np.where(np.arange(20) == 4, 3.0, np.sin(X[:, 0]) + 0.3 * rng.normal(size=20))
+    model = bx.GP(X, y, scale=False)
+    thetas = [
+        {"lengthscale": [ls], "amplitude": 1.0, "sigma": s}
+        for ls, s in zip(rng.uniform(0.3, 3.0, 300), rng.uniform(0.2, 1.5, 300), strict=True)
+    ]
+    idata = known(model, thetas)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of Pareto k
+        found = bx.loo_predictions(model, idata, seed=1, progressbar=False)
+    frame, attached = bx.to_pandas(found, ci_prob=0.8), bx.attach(idata, loo=found)["loo"]["y"]
+    plain = found["y"].isel(obs=4).mean().item()
+    assert abs(attached.isel(obs=4).mean() - plain) > 0.2 * float(found["y"].isel(obs=4).std())
+    for row in (0, 4):
+        one = found.isel(obs=row, chain=0)
+        weights = np.exp(one["log_weights"].values)
+        ends = np.quantile(one["y"].values, [0.1, 0.9], weights=weights, method="inverted_cdf")
+        near = float(one["y"].std()) / 10
+        assert_allclose(frame.loc[row, ["y_lower", "y_upper"]].astype(float), ends, atol=near)
+        mean = weights @ one["y"].values
+        assert_allclose(attached.isel(obs=row).mean(), mean, atol=near)
+    assert "log_weights" not in attached.coords
+    with pytest.raises(ValueError, match="draws of unequal weight"):
+        bx.power_scaling(model, idata, found)
+
+
+def test_codes_of_labels_have_no_moments():
+    X = np.linspace(-1.0, 1.0, 12)[:, None]
+    model = bx.GP(X, np.where(X[:, 0] > 0, "b", "a"), likelihood="bernoulli")
+    theta = {"lengthscale": [1.0], "amplitude": 1.0}
+    frame = bx.to_pandas(bx.predictions(model, theta, seed=1, progressbar=False))
+    assert "probability_mean" in frame and "y_mean" not in frame

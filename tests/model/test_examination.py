@@ -43,6 +43,10 @@ def test_noise_of_0():
     said = told(bx.GP(X, np.exp(MEAN), likelihood="lognormal"))
     assert "Sigma is near 0: the function passes through every response. Unless y" in said
     assert "Sigma" not in told(bx.GP(X, np.exp(Y), likelihood="lognormal"))
+    # Exposures of many sizes make no noise small.
+    wide = np.exp(np.linspace(0.0, 12.0, len(Y)))
+    noisy = np.exp(0.2 * Y) * wide
+    assert "Sigma" not in told(bx.GP(X, noisy, likelihood="lognormal", exposure=wide))
 
 
 def test_repeated_rows_that_are_interpolated():

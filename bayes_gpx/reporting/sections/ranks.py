@@ -28,7 +28,7 @@ def _relevance(findings: Findings) -> Iterator[Part]:
     if not findings.comparable:
         yield Prose(
             "Relevance is missing: it needs the divergence between two predictive distributions, "
-            "which this likelihood does not have. See the strongest effects above instead.",
+            "for which this likelihood has no quick formula. See the strongest effects above.",
             "note",
         )
         return
