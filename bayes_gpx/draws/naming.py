@@ -136,3 +136,29 @@ def event_of(result: xr.Dataset) -> str | None:
         return said
     at = result["at"].item()
     return said.replace("`at`", at if isinstance(at, str) else f"{at:g}")
+
+
+def side_by_side(
+    dim: str, labels: Sequence[Any], each: Sequence[xr.Dataset], common: Sequence[str]
+) -> xr.Dataset:
+    """Join results along a last dim, but for variables that are common to all of them."""
+    apart = [
+        name
+        for name, own in each[0].coords.items()
+        if name not in each[0].dims and any(not part[name].equals(own) for part in each)
+    ]
+    found = xr.concat(
+        [part.drop_vars(common).reset_coords(apart) for part in each],
+        xr.DataArray(list(labels), dims=dim, name=dim),
+        data_vars="all",
+        coords="minimal",
+        compat="override",
+        join="exact",
+        combine_attrs="override",
+    ).set_coords(apart)
+    found = found.transpose(..., dim).transpose(..., "ci_bound", missing_dims="ignore")
+    if "relative_jitter" in found.attrs:
+        found.attrs["relative_jitter"] = max(part.attrs["relative_jitter"] for part in each)
+    if "dependence" in found.attrs:
+        found.attrs["dependence"] += f", independent between {dim}s"
+    return found

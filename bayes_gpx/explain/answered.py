@@ -21,6 +21,7 @@ from bayes_gpx.draws.each_draw import by_executor
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.intervals import MOST_DRAWS
+from bayes_gpx.draws.naming import side_by_side
 from bayes_gpx.draws.points import points_to_explain
 from bayes_gpx.draws.stores import RowStore
 from bayes_gpx.likelihoods.events import KINDS
@@ -310,32 +311,6 @@ def of_each_output(function: Callable[..., xr.Dataset], arguments: Mapping[str, 
         return function(**{**arguments, **own, "model": view})
 
     return each_output(arguments["model"], {"seed": arguments.get("seed")}, ask)
-
-
-def side_by_side(
-    dim: str, labels: Sequence[Any], each: Sequence[xr.Dataset], common: Sequence[str]
-) -> xr.Dataset:
-    """Join results along a last dim, but for variables that are common to all of them."""
-    apart = [
-        name
-        for name, own in each[0].coords.items()
-        if name not in each[0].dims and any(not part[name].equals(own) for part in each)
-    ]
-    found = xr.concat(
-        [part.drop_vars(common).reset_coords(apart) for part in each],
-        xr.DataArray(list(labels), dims=dim, name=dim),
-        data_vars="all",
-        coords="minimal",
-        compat="override",
-        join="exact",
-        combine_attrs="override",
-    ).set_coords(apart)
-    found = found.transpose(..., dim).transpose(..., "ci_bound", missing_dims="ignore")
-    if "relative_jitter" in found.attrs:
-        found.attrs["relative_jitter"] = max(part.attrs["relative_jitter"] for part in each)
-    if "dependence" in found.attrs:
-        found.attrs["dependence"] += f", independent between {dim}s"
-    return found
 
 
 class _Rows(NamedTuple):
