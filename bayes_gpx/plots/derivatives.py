@@ -217,7 +217,8 @@ def plot_slopes(
     mean, sd, count = chosen["derivative_mean"], chosen["derivative_sd"], chosen.sizes["obs"]
     unit = sd.where(sd > 0)
     wide, narrow = chosen[needed] / unit, chosen["band_pointwise"] / unit
-    low, high = float(wide.fillna(0.0).min()), float(wide.fillna(0.0).max())
+    extent = np.append(np.stack([wide.values.ravel(), narrow.values.ravel()]), 0.0)
+    low, high = np.nanmin(extent), np.nanmax(extent)
     columns = min(count, pc_kwargs.get("col_wrap", columns_for(count)))
     numbers = xr.apply_ufunc(lambda *m: "{} ± {}".format(*written(*m)), mean, sd, vectorize=True)
     room = max(NUMBERS.get(columns, 0.75), room_right(numbers, names, columns))
@@ -235,7 +236,7 @@ def plot_slopes(
             ("simultaneous", bars_across, wide, together),
             ("pointwise", bars_across, narrow, each),
             ("point_estimate", _points, mean / unit, points),
-            ("", set_xlim, 0.0, {"limits": (low - 0.3, right)}),
+            ("", set_xlim, 0.0, {"limits": (low - 0.05 * (high - low), right)}),
             ("", texts_down, numbers, {"x": right, "horizontal_align": "right", "size": 8}),
             ("", names_down, mean, {"names": names}),
             ("", few_numbers, mean, {}),
