@@ -105,7 +105,7 @@ def next_rows(
         Each quantity's removed variance is divided by its present variance; or multiplied by these
         weights, one for each quantity, or for each feature.
     num_draws : int, optional
-        Scores are averages over this many hyperparameter draws.
+        Average over so many hyperparameter draws.
 
     Returns
     -------

@@ -197,7 +197,7 @@ def plot_interactions(
     ranked : xarray.Dataset
         A result of `bayes_gpx.ranking`, for `bayes_gpx.interactions`.
     top : int
-        Number of pairs that count as the strongest.
+        Number of pairs that count as the strongest, at most all but one.
     max_features : int
         Number of features to plot, in this order.
     backend : {"matplotlib", "plotly", "none"}, optional
@@ -215,7 +215,7 @@ def plot_interactions(
     """
     alone, backend = _ranked(ranked, "average_interaction_mean", max_features, backend)
     count("top", top)
-    top = min(top, ranked.sizes["rank"])
+    top = min(top, max(ranked.sizes["rank"] - 1, 1))
     mean = ranked["average_interaction_mean"].values
     first, second = ranked["first"].values, ranked["second"].values
     strongest = np.argsort(-mean, kind="stable")
