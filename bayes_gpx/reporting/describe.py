@@ -86,6 +86,8 @@ def describe(result: xr.Dataset, *, obs: Labels | None = None) -> str:
     known = quantities_of(result)
     shown = next((q for q in SHOWN.get(function, ()) if q in known), main_of(known))
     shown = shown if obs is None else OF_ROWS.get(shown, shown)
+    if "by" in result.dims and "by" not in result[known[shown][0]].dims:  # groups were asked for
+        shown = next((q for q, own in known.items() if "by" in result[own[0]].dims), shown)
     names = known[shown]
     mean = _chosen(result[f"{shown}_mean" if f"{shown}_mean" in names else shown])
     by = next((dim for dim in ("obs", "by") if dim in mean.dims), None)

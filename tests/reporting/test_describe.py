@@ -1,6 +1,7 @@
 """A paragraph about a result: each number in it is a number of the result, beside its name."""
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -138,3 +139,17 @@ def test_a_single_draw_has_no_interval():
     assert "(unit: per unit of feature)" in bx.describe(found)  # and not that of the scaled ones
     several = bx.relevance(built, DRAWN, built.training.X.values[:1], **QUIET)
     assert "Brackets give" in bx.describe(several)
+
+
+def test_groups_that_were_asked_for_are_described():
+    X = pd.DataFrame({"a": np.linspace(-1, 1, 12), "t": pd.Categorical(["no", "yes"] * 6)})
+    X["g"] = pd.Categorical(["u", "u", "v", "v"] * 3)
+    model = bx.GP(X, X["a"] + 2.0 * (X["t"] == "yes"))
+    theta = {"lengthscale": [1.0, 1.0, 1.0], "amplitude": 1.0, "sigma": 0.2}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of few rows
+        found = bx.treatment_effects(model, theta, treatment="t", by="g", seed=1, **QUIET)
+    means = found["effect_mean"].values
+    said = bx.describe(found)
+    for label, mean in zip("uv", means, strict=True):
+        assert f"Average over observations, {label}: +{number(mean)} " in said
