@@ -381,6 +381,11 @@ def _numeric(data: TrainingData) -> dict[str, np.ndarray]:
     return {name: values for name, values in columns if name not in data.X.levels}
 
 
+FEWEST_OF_PROCESSES = 100
+"""Fewest rows for Laplace's approximation of a mean and a noise process: measured, in
+`benchmarks/process_intervals.csv`."""
+
+
 def _uneven(size: np.ndarray, along: Mapping[str, np.ndarray], able: bool = True) -> Iterator[str]:
     """Noise that varies along a column, or along the predictions."""
     found = []
@@ -392,7 +397,10 @@ def _uneven(size: np.ndarray, along: Mapping[str, np.ndarray], able: bool = True
             found.append((spearmanr(values, size).pvalue, ratio, name))
     p, ratio, name = min(found, default=(1.0, 1.0, ""))
     if p * len(found) < CHANCE and max(ratio, 1 / ratio) > UNEVEN:
-        cure = "likelihood='heteroscedastic_normal', or " * able + "a logarithm of the response"
+        few = f" with approximation=bx.Inducing({len(size)})" * (len(size) < FEWEST_OF_PROCESSES)
+        cure = (
+            f"likelihood='heteroscedastic_normal'{few}, or " * able + "a logarithm of the response"
+        )
         ends = ("largest", "smallest") if ratio > 1 else ("smallest", "largest")
         yield (
             f"The noise varies with {name}: its sd is {max(ratio, 1 / ratio):.2g} times as large "

@@ -24,7 +24,7 @@ from bayes_gpx.inference.log_density import Density
 from bayes_gpx.inference.methods import METHODS, method_named
 from bayes_gpx.inference.nuts import LEFT_OUT
 from bayes_gpx.inference.optimise import EVALUATIONS, Elsewhere, Maximum, NowhereFinite
-from bayes_gpx.model.examination import complain
+from bayes_gpx.model.examination import FEWEST_OF_PROCESSES, complain
 from bayes_gpx.model.inducing_points import bound_by_rows, inducing_values
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.progress import beside, flops_per_second, spoken
@@ -190,11 +190,6 @@ def _near(model: Any, starts: list[dict[str, Any]], options: dict[str, Any]) -> 
             return [_mode(sample, starts, options), starts[0]]
         except NowhereFinite:
             return starts
-
-
-FEWEST_OF_PROCESSES = 100
-"""Fewest rows for Laplace's approximation of a mean and a noise process: measured, in
-`benchmarks/process_intervals.csv`."""
 
 
 def _warn_of_terms(model: Any) -> None:

@@ -208,8 +208,12 @@ def test_columns_of_few_values_can_tell_of_noise():
     flag = np.repeat([0.0, 1.0], 60)
     (said,) = room._uneven(np.abs(rng.normal(size=120)) * (1 + 3 * flag), {"flag": flag})
     assert "likelihood='heteroscedastic_normal', or a logarithm" in said
+    few = flag[::2]
+    (said,) = room._uneven(np.abs(rng.normal(size=60)) * (1 + 4 * few), {"flag": few})
+    assert "='heteroscedastic_normal' with approximation=bx.Inducing(60), or a" in said
     (other,) = room._uneven(1.0 + 3 * flag + rng.uniform(size=120), {"flag": flag}, able=False)
     assert "Use a logarithm" in other and "heteroscedastic" not in other
+    (said,) = room._uneven(np.abs(rng.normal(size=120)) * (1 + 3 * flag), {"flag": flag})
     assert "with the largest flag" in said
     ratio = float(said.split(" times")[0].split()[-1])
     assert 3.0 < ratio < 5.3  # 4, with 60 rows on each side
