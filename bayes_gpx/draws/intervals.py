@@ -47,7 +47,12 @@ def interval_of(dataset: xr.Dataset, name: str, prob: float) -> xr.DataArray:
     if name in dataset and dataset[name].sizes["chain"] * dataset[name].sizes["draw"] > 1:
         return dataset[name].azstats.eti(prob=prob, dim=["chain", "draw"])
     ends = xr.DataArray([-1.0, 1.0], {"ci_bound": BOUNDS}, ["ci_bound"])
-    return dataset[f"{name}_mean"] + ends * float(ndtri((1 + prob) / 2)) * dataset[f"{name}_sd"]
+    found = dataset[f"{name}_mean"] + ends * float(ndtri((1 + prob) / 2)) * dataset[f"{name}_sd"]
+    return found.clip(*POSSIBLE[name]) if name in POSSIBLE else found
+
+
+POSSIBLE = {"probability": (0.0, 1.0), "survival": (0.0, 1.0), "rate": (0.0, None)}
+"""Bounds of quantities that a normal variable with their moments may leave."""
 
 
 def interval_of_sum(

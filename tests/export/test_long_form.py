@@ -172,6 +172,23 @@ def test_draws_of_unequal_weight_are_counted_by_it():
         bx.power_scaling(model, idata, found)
 
 
+def test_bounds_of_summaries_are_possible():
+    X = np.linspace(-1.0, 1.0, 12)[:, None]
+    theta = {"lengthscale": [0.3], "amplitude": 3.0}
+    quick = {"keep": "summary", "seed": 1, "progressbar": False}
+    for y, likelihood, name in (
+        (X[:, 0] > 0, "bernoulli", "probability"),
+        (9 * [0] + [0, 4, 9], "poisson", "rate"),
+    ):
+        model = bx.GP(X, np.asarray(y), likelihood=likelihood)
+        found = bx.predictions(model, theta, **quick)
+        frame = bx.to_pandas(found, ci_prob=0.95)  # of which it has no quantiles
+        ends = found[f"{name}_mean"].values - norm.ppf(0.975) * found[f"{name}_sd"].values
+        assert ends.min() < 0.0
+        assert_allclose(frame[f"{name}_lower"], np.maximum(ends, 0.0), rtol=1e-6)
+        assert (frame[f"{name}_upper"] <= (1.0 if name == "probability" else np.inf)).all()
+
+
 def test_codes_of_labels_have_no_moments():
     X = np.linspace(-1.0, 1.0, 12)[:, None]
     model = bx.GP(X, np.where(X[:, 0] > 0, "b", "a"), likelihood="bernoulli")
