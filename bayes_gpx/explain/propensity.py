@@ -17,7 +17,7 @@ from bayes_gpx.explain.predictions import predictions
 from bayes_gpx.model.gp import GP
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.processes.approximations import Inducing
-from bayes_gpx.system.warning import ExtrapolationWarning
+from bayes_gpx.system.warning import ExtrapolationWarning, FitWarning
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
@@ -152,6 +152,7 @@ def _propensities(
                 # Two levels of a category are two columns that hold the same values.
                 warnings.filterwarnings("ignore", "X has columns that hold the same values")
                 warnings.simplefilter("ignore", ExtrapolationWarning)
+                warnings.simplefilter("ignore", FitWarning)  # of a fold, in columns without names
                 model = GP(
                     scaled[own],
                     treated[own],
