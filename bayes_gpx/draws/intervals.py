@@ -39,6 +39,10 @@ def interval_probability(ci_prob: float | None, dataset: xr.Dataset | None = Non
     )
 
 
+POSSIBLE = {"probability": (0.0, 1.0), "survival": (0.0, 1.0), "rate": (0.0, None)}
+"""Bounds of quantities that a normal variable with their moments may leave."""
+
+
 def interval_of(dataset: xr.Dataset, name: str, prob: float) -> xr.DataArray:
     """Equal-tailed interval: the dataset's own, from its draws, or from a normal variable."""
     # NaN for quantities without spread, such as relevance at one hyperparameter draw.
@@ -49,10 +53,6 @@ def interval_of(dataset: xr.Dataset, name: str, prob: float) -> xr.DataArray:
     ends = xr.DataArray([-1.0, 1.0], {"ci_bound": BOUNDS}, ["ci_bound"])
     found = dataset[f"{name}_mean"] + ends * float(ndtri((1 + prob) / 2)) * dataset[f"{name}_sd"]
     return found.clip(*POSSIBLE[name]) if name in POSSIBLE else found
-
-
-POSSIBLE = {"probability": (0.0, 1.0), "survival": (0.0, 1.0), "rate": (0.0, None)}
-"""Bounds of quantities that a normal variable with their moments may leave."""
 
 
 def interval_of_sum(
