@@ -391,7 +391,8 @@ def plot_weights(
 
 def _varies_alone(dataset: xr.Dataset, one: dict[str, Any]) -> bool:
     """Whether no other feature varies over the rows that have a weight of this one."""
-    if dataset.attrs.get("along", one["feature"]) != one["feature"]:
+    along = dataset.attrs.get("along")  # of results put together, that of the first
+    if along is not None and along not in dataset["feature"].values:
         return False
     known = dataset["weight_mean"].sel(one).notnull()
     others = dataset["value"].drop_sel(one).where(known)

@@ -94,6 +94,13 @@ def test_weights_along_one_feature_are_a_curve(explained):
     order = np.argsort(weights["value"].sel(feature="a").values)
     assert_allclose(x, weights["value"].sel(feature="a").values[order])
     assert_allclose(mean, weights["weight_mean"].sel(feature="a").values[order])
+    # Lines along several features, put together, are curves each.
+    other = weights.assign(value=weights["value"].where(weights["feature"] == "c", 1.0))
+    lines = [alone.sel(feature=["a"]), other.sel(feature=["c"]).assign_attrs(along="c")]
+    lines = [line.assign_coords(obs=k * 100 + line["obs"]) for k, line in enumerate(lines)]
+    both = bx.plot_weights(xr.concat(lines, "feature", join="outer"), backend="matplotlib")
+    for name in "ac":
+        assert len(both.viz["plot"].sel(feature=name).item().lines[-1].get_xdata()) == len(x)
     # Z may have one column, and the weight vary with another one of X.
     of_x = bx.plot_weights(alone.assign_attrs(along=""), features=["a"], backend="matplotlib")
     axes = of_x.viz["plot"].sel(feature="a").item()
