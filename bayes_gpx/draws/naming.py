@@ -72,7 +72,7 @@ def of_processes(result: xr.Dataset) -> bool:
 
 
 def of_mean(result: xr.Dataset) -> xr.Dataset:
-    """Of two processes the part of the mean, and any other result as it is."""
+    """The part of the mean, if a result is about two processes; any other result as it is."""
     return result.sel({"class": "mean"}) if of_processes(result) else result
 
 

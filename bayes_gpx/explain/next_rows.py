@@ -105,7 +105,7 @@ def next_rows(
         Each quantity's removed variance is divided by its present variance; or multiplied by these
         weights, one for each quantity, or for each feature.
     num_draws : int, optional
-        Average over so many hyperparameter draws.
+        Average over this many hyperparameter draws.
 
     Returns
     -------
@@ -123,8 +123,8 @@ def next_rows(
 
         `score` is for the first row. `sd_after` is expected after all selected rows. `sign_known`
         is whether the interval of the answer excludes 0; the attribute `signs_known` tells whether
-        this holds for all. `f_mean` and `f_sd` replace these three for "maximum" and "minimum". Of
-        several outputs each has rows of its own, which measure this output alone.
+        this holds for all. `f_mean` and `f_sd` replace these three for "maximum" and "minimum".
+        Each of several outputs has its own rows, which measure it alone.
 
     Raises
     ------

@@ -376,19 +376,17 @@ def _along(
 
 def _enough(model: Model, hyper: HyperparameterDraws, j: int, span: float) -> int:
     """Steps along a column of X that show a function of its lengthscales and periods."""
-    most = 0.0
-    for h in model.specification.hyperparameters:
+    spec, each = model.specification, []
+    for h in spec.hyperparameters:
         if h.kind in A_LENGTH and h.dim in ("feature", None):
             values = np.asarray(hyper.values[h.name])
-            values = values[..., j] if h.dim == "feature" else values
-            shortest = np.median(values, (0, 1)).min()  # of any output or process
-            most = max(most, A_LENGTH[h.kind] * span / shortest)
-    if not model.specification.hyperparameters or model.specification.calls_kernel:
-        for name, values in hyper.values.items():  # of a kernel of the user's own
-            if name.endswith("lengthscale"):
-                shortest = np.median(values, (0, 1)).min()
-                most = max(most, A_LENGTH["lengthscale"] * span / shortest)
-    return int(np.clip(np.ceil(most), *STEPS))
+            each.append((h.kind, values[..., j] if h.dim == "feature" else values))
+    if spec.calls_kernel:  # which may have columns of its own
+        own = (v for name, v in hyper.values.items() if name.endswith("lengthscale"))
+        each += [("lengthscale", values) for values in own]
+    # The shortest one of any output, process or column.
+    rates = (A_LENGTH[kind] / np.median(values, (0, 1)).min() for kind, values in each)
+    return int(np.clip(np.ceil(span * max(rates, default=0.0)), *STEPS))
 
 
 def _filled(values: np.ndarray, axis: int, length: int) -> np.ndarray:

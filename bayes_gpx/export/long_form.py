@@ -86,13 +86,13 @@ def to_pandas(dataset: xr.Dataset, *, ci_prob: float | None = None) -> pd.DataFr
 
 
 def equally_weighed(dataset: xr.Dataset, seed: int = 0) -> xr.Dataset:
-    """Draws of equal weight in place of those of `loo_predictions`, which `log_weights` weigh."""
+    """Draws of equal weight, in place of the weighted draws of `loo_predictions`."""
     if "log_weights" not in dataset:
         return dataset
     rng, found = np.random.default_rng(seed), dataset.drop_vars("log_weights")
     log_weights = dataset["log_weights"].transpose("chain", "draw", ...)
     flat = np.exp(log_weights.values).reshape((log_weights[..., 0].size, -1))
-    for name, own in found.items():
+    for name, own in [*found.items()]:
         if {*own.dims} == {*log_weights.dims}:
             own = own.transpose(*log_weights.dims)
             columns = zip(own.values.reshape(flat.shape).T, flat.T, strict=True)

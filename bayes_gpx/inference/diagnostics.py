@@ -122,7 +122,7 @@ def diagnose(idata: xr.DataTree) -> Diagnosis:
     return Diagnosis(
         extreme(az.rhat(posterior), np.nanmax),
         extreme(az.ess(posterior, method="bulk"), np.nanmin),
-        # Of the quantiles of 5% and 95%, whatever intervals ArviZ is set to.
+        # The tails end at the quantiles of 5% and 95%, whatever intervals ArviZ is set to.
         extreme(az.ess(posterior, method="tail", prob=0.9), np.nanmin),
         _divergences(idata),
         draws,

@@ -116,7 +116,7 @@ class Derived(ScalarLikelihood):
 
     @property
     def any_shapes(self) -> bool:  # type: ignore[override]
-        """Whether the divergence is that of all derived likelihoods, and of no family."""
+        """Whether the divergence is the general one, and no family's."""
         return type(self).divergence is Derived.divergence
 
     def read(self, y: ArrayLike, labels: ArrayLike | None = None) -> tuple[np.ndarray, None]:

@@ -26,6 +26,10 @@ from bayes_gpx.processes.gaussian_process import GaussianProcess
 from bayes_gpx.processes.operators import evaluate
 from bayes_gpx.system.warning import FitWarning, warn
 
+FEWEST_OF_PROCESSES = 100
+"""Fewest rows for Laplace's approximation of a mean and a noise process: measured, in
+`benchmarks/process_intervals.csv`."""
+
 AT_FLOOR, NO_NOISE = 1.3, 0.01
 """Noise counts as 0 up to these multiples of the rounding error's sd and of the sd of y."""
 
@@ -379,11 +383,6 @@ def _numeric(data: TrainingData) -> dict[str, np.ndarray]:
     """Columns of X that are numbers, by name."""
     columns = zip(data.X.columns, data.X.values.T, strict=True)
     return {name: values for name, values in columns if name not in data.X.levels}
-
-
-FEWEST_OF_PROCESSES = 100
-"""Fewest rows for Laplace's approximation of a mean and a noise process: measured, in
-`benchmarks/process_intervals.csv`."""
 
 
 def _uneven(size: np.ndarray, along: Mapping[str, np.ndarray], able: bool = True) -> Iterator[str]:

@@ -391,7 +391,7 @@ def plot_weights(
 
 def _varies_alone(dataset: xr.Dataset, one: dict[str, Any]) -> bool:
     """Whether no other feature varies over the rows that have a weight of this one."""
-    along = dataset.attrs.get("along")  # of results put together, that of the first
+    along = dataset.attrs.get("along")  # several results put together have the first one's
     if along is not None and along not in dataset["feature"].values:
         return False
     known = dataset["weight_mean"].sel(one).notnull()

@@ -309,7 +309,7 @@ def at_baseline(dataset: xr.Dataset, predictions: xr.Dataset) -> xr.DataArray:
         )
     name = "response_mean" if dataset.attrs.get("scale") == "response" else "f_mean"
     parts = of_processes(dataset) and name == "response_mean"
-    if parts:
+    if parts and "difference_mean" in dataset:
         refuse_several(dataset["difference_mean"])
         name = {"mean": name}.get(dataset["class"].item(), f"{dataset['class'].item()}_mean")
     if "difference_mean" not in dataset or name not in predictions:

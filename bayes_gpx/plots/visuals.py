@@ -130,14 +130,14 @@ def ticks_along(da: xr.DataArray, target: Any) -> None:
         return few_numbers(da, target)
     backend, edge = backend_from_object(target), 0.5 * spacing(names)
     texts = [short(name, 14) for _, name in sorted(names.items())]
-    # Of many levels every second, third, ... is named: even aslant, names need some room.
+    # If there are many levels, every second or third is named: even aslant, names need room.
     some = slice(None, None, -(-ROOM * len(texts) // _letters_below(target)))
     backend.xticks(sorted(names)[some], texts[some], target)
     backend.xlim((min(names) - edge, max(names) + edge), target)
 
 
 def _dates_along(value: xr.DataArray) -> tuple[np.ndarray, list[str]] | None:
-    """Where dates lie among days since another date, and their texts; None for other numbers."""
+    """Places of dates among days since another date, and their texts; None for other numbers."""
     origin = origin_of(str(value["unit"].item())) if "unit" in value.coords else None
     seen = value.values[np.isfinite(value.values)]
     if origin is None or not seen.size:

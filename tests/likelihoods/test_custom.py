@@ -181,7 +181,7 @@ def test_interactions_are_those_of_normal_noise(noisy):
 
 
 def test_relevance_of_counts_is_the_information_of_their_predictive_distribution():
-    """Of the mixture of Poisson distributions itself, of which "poisson" takes the mean alone."""
+    """The mixture of Poisson distributions itself; "poisson" takes its mean alone."""
     mean = lambda x: 0.9 + 0.6 * x + 0.1 * x**2  # noqa: E731
     variance = lambda x: 0.3 + 0.2 * x  # noqa: E731
     y, z = np.arange(150), np.linspace(-9.0, 9.0, 2001)

@@ -111,7 +111,7 @@ def _table(
     prob = "" if findings.alone else f" with its {ranked.attrs['ci_prob']:.0%} interval"
     columns = [item, *tails]
     yield Table(f"Average {what}{prob}.", columns, rows)
-    # Of the draws, which the mean rank is not about, it is the first in most.
+    # The table is in the order of mean ranks; the sentence names the first in most draws.
     label, mean, *rest = rows[0] if findings.alone else max(rows, key=lambda row: row[4])
     ends = "" if findings.alone else f" {interval(*rest[:2])}"
     largest = {"feature": "The most relevant feature", "pair": "The strongest interaction"}
