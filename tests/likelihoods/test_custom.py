@@ -203,6 +203,39 @@ def test_relevance_of_counts_is_the_information_of_their_predictive_distribution
     assert COUNTS.divergence(found, found) == 0.0
 
 
+def test_interactions_with_a_category_count_both_moments_of_f():
+    """The moments differ in their slopes, and their information is not diagonal."""
+    rng = np.random.default_rng(2)
+    X = pd.DataFrame({"a": rng.normal(size=14), "c": pd.Categorical(list("uv") * 7)})
+    model = bx.GP(X, rng.poisson(np.exp(0.5 + X["a"])), likelihood=COUNTS, scale=False)
+    theta = {"lengthscale": [0.8, 1.2, 1.2], "amplitude": 1.0}
+    found = bx.interactions(model, theta, X[:1], **QUIET)["interaction"]
+    h, ends = 1e-4, {}
+    for level in "uv":
+        rows = pd.concat([X[:1].assign(a=X["a"][0] + s * h, c=level) for s in (0, 1, -1)])
+        rows = rows.astype({"c": X["c"].dtype}).reset_index(drop=True)
+        f = bx.predictions(model, theta, rows, on="latent", keep="summary", **QUIET)
+        ends[level] = np.stack([f["f_mean"].values, f["f_sd"].values ** 2])
+    slopes = {level: (m[:, 1] - m[:, 2]) / (2 * h) for level, m in ends.items()}
+    own = X["c"][0]
+    y, z = np.arange(150), np.linspace(-9.0, 9.0, 2001)
+
+    def log_p(mean, variance):
+        rate = np.exp(mean + np.sqrt(variance) * z)
+        return np.log(stats.poisson.pmf(y[:, None], rate) @ stats.norm.pdf(z) * (z[1] - z[0]))
+
+    at = ends[own][:, 0]
+    step = np.eye(2) * 1e-4
+    scores = np.stack([(log_p(*(at + e)) - log_p(*(at - e))) / 2e-4 for e in step])
+    information = scores * np.exp(log_p(*at)) @ scores.T
+    apart = slopes["v"] - slopes["u"]
+    expected = np.sqrt(apart @ information @ apart)
+    crossed = 2.0 * apart[0] * apart[1] * information[0, 1]
+    assert abs(crossed) > 1e-3 * expected**2
+    pair = found.sel(feature="a", feature_bis="c").item()
+    assert_allclose(pair, expected, rtol=1e-4)
+
+
 def jet(function, x):
     """A function of one feature, with its derivatives at x by differences."""
     ends = function(x + 1e-4), function(x - 1e-4)
