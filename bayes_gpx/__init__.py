@@ -240,6 +240,10 @@ _use_writable_folder()
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version(__name__)
     if name not in _MAP:
         from bayes_gpx.names import no_attribute
 

@@ -99,6 +99,7 @@ def _warn(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=EXAMPLE)
+@click.version_option(package_name="bayes_gpx", message="%(prog)s %(version)s")
 def commands() -> None:
     """Gaussian processes that explain themselves, with uncertainty.
 

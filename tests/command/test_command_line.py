@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,11 @@ import pandas as pd
 import pytest
 import xarray as xr
 
+import bayes_gpx as bx
 from bayes_gpx import cli, demo
 from bayes_gpx.cli_arguments import FLAGS
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_help_teaches_and_nonsense_is_refused(capsys):
@@ -24,6 +28,15 @@ def test_help_teaches_and_nonsense_is_refused(capsys):
     with pytest.raises(SystemExit) as stop:
         cli.main(["demonstrate"])
     assert stop.value.code == 2
+
+
+def test_both_front_doors_know_the_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out == f"bayes-gpx {bx.__version__}\n"
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert declared == bx.__version__
 
 
 def test_the_command_is_installed(command):
