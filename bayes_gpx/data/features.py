@@ -434,8 +434,8 @@ def _array(X: Any, name: str) -> np.ndarray:
         raise ValueError(f"{name} is not a table: its rows differ in length.") from ragged
     if values.ndim == 0:
         raise ValueError(
-            f"{name} is a {type(X).__name__}. Pass a pandas or polars frame, an xarray DataArray "
-            "or an array (rows, features)."
+            f"{name} is of type {type(X).__name__}. Pass a pandas or polars frame, an xarray "
+            "DataArray or an array (rows, features)."
         )
     if values.ndim != 2:
         frame = hasattr(X, "to_frame")

@@ -14,7 +14,7 @@ from bayes_gpx.kernels.summands import CONSTANT
 from bayes_gpx.numerics.coalitions import Orders, Players, coalitions
 from bayes_gpx.numerics.quadrature import METHODS, rule
 from bayes_gpx.processes import operators
-from bayes_gpx.validation import one_of
+from bayes_gpx.validation import names_among, one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.data.scaling import Scaling
@@ -128,11 +128,7 @@ class Question:
             return np.arange(len(self.factor))
         if features is None:
             return np.arange(len(self.labels))
-        if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
-            raise ValueError(f"features is {features!r}. Pass a list of different names.")
-        for feature in features:
-            one_of("features", feature, self.labels)
-        return np.array([self.labels.index(f) for f in features])
+        return np.array([*map(self.labels.index, names_among("features", features, self.labels))])
 
     def mixed(self, values: np.ndarray, axis: int) -> np.ndarray:
         """Components, out of the operator's numbers along an axis."""
@@ -221,7 +217,7 @@ def _second_derivative(model: ModelLike) -> Question:
         operator=_tied_hessian if training.tied else _hessian,
         axes=tuple(Axis(dim, training.X.columns) for dim in ("feature", "feature_bis")),
         factor=training.f_scaling.scale * np.multiply.outer(per_unit, per_unit).ravel(),
-        units=f"{latent_units(model)} per unit of the feature per unit of feature_bis",
+        units=f"{latent_units(model)} per unit of the feature and of feature_bis",
         samples=SMOOTH,
         nonlinear=True,
     )

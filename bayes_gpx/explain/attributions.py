@@ -376,6 +376,13 @@ def _each_baseline(
     """Explain against each baseline of a dict by itself, side by side along a last dim."""
     if not baselines:
         raise ValueError("baseline is an empty dict. Pass a dict with at least one baseline.")
+    for label, given in baselines.items():
+        if label in model.training.X.sources and np.ndim(given) == 0:
+            raise ValueError(
+                f"baseline is {{{label!r}: {given!r}}}, but a dict gives names to whole baselines. "
+                "For one with a value of your choice, pass a row: "
+                f"X.iloc[[0]].assign(**{{{label!r}: ...}})."
+            )
     if options.get("path") is not None:
         raise ValueError(
             f"path was given with {len(baselines)} baselines in a dict, but a store holds one. "

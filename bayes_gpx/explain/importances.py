@@ -25,7 +25,7 @@ from bayes_gpx.explain.null import by_permutation, replicates
 from bayes_gpx.numerics.progress import of_several
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.posteriors.prior_functions import WAVES
-from bayes_gpx.validation import one_of
+from bayes_gpx.validation import names_among
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.points import Points
@@ -271,10 +271,7 @@ def _units(of_f: str) -> dict[str, str]:
 
 
 def _check(measures: Sequence[str], absent: Mapping[str, bool]) -> None:
-    if isinstance(measures, str) or not len(measures) or len(set(measures)) < len(measures):
-        raise ValueError(f"measures is {measures!r}. Pass a list of different names.")
-    for name in measures:
-        one_of("measures", name, MEASURES)
+    for name in names_among("measures", measures, MEASURES):
         if absent.get(name):
             cure = (
                 "a kernel with one lengthscale for each feature"

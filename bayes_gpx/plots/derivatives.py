@@ -20,7 +20,6 @@ from bayes_gpx.plots.selection import (
     against,
     covers_zero,
     digits,
-    each_of,
     in_panels,
     panel_features,
     panel_rows,
@@ -49,7 +48,7 @@ from bayes_gpx.plots.visuals import (
     value_axis,
     written,
 )
-from bayes_gpx.validation import count
+from bayes_gpx.validation import count, names_among
 
 AVERAGE = ["average_slope_mean", "average_slope_sd", "probability_positive"]
 
@@ -311,7 +310,7 @@ def plot_path(
         order = np.argsort(-size.values, kind="stable")
         names = [known[k] for k in order[:max_features]]
     else:
-        names = each_of("features", features, known)
+        names = names_among("features", features, known)
     chosen = in_panels(dataset.sel(feature=names), "feature")
     way, mean = chosen["way"], chosen["derivative_mean"]
 

@@ -23,7 +23,6 @@ from bayes_gpx.plots.selection import (
     ONE_UNIT,
     QUANTITIES,
     about,
-    each_of,
     in_panels,
     panel_features,
     refuse_no_dataset,
@@ -42,7 +41,7 @@ from bayes_gpx.plots.visuals import (
     value_axis,
     with_gaps,
 )
-from bayes_gpx.validation import count
+from bayes_gpx.validation import count, names_among
 
 MOST_SINGLE, MOST_GROUPS, NEIGHBORS = 40, 10, 10
 """Most rows with an interval each; more are drawn in so many groups of so many rows at least."""
@@ -192,7 +191,7 @@ def plot_partial_dependence(
     required(dataset, "bx.partial_dependence", "partial_dependence_band", "bands", ONE_AXIS)
     count("max_curves", max_curves)
     known = dataset["feature"].values.tolist()
-    names = each_of("features", known if features is None else features, known)
+    names = names_among("features", known if features is None else features, known)
     n = dataset.sizes["obs"]
     rows = np.unique(np.linspace(0, n - 1, min(n, max_curves)).round().astype(int))
     chosen = in_panels(dataset.sel(feature=names).isel(obs=rows), "feature")
@@ -254,7 +253,7 @@ def plot_components(
     """
     required(dataset, "bx.components", "component_mean", "components", ONE_AXIS)
     varying = dataset["component"].values[dataset["along"].values != ""].tolist()
-    names = each_of("components", varying if components is None else components, varying)
+    names = names_among("components", varying if components is None else components, varying)
     some = ""
     if len(names) > MOST_PANELS:
         share = abs(dataset["share"].sel(component=names))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from os.path import commonprefix
 from typing import Any
 
@@ -15,7 +15,7 @@ from bayes_gpx.data.dates import date_after, origin_of
 from bayes_gpx.draws.intervals import interval_of, interval_probability
 from bayes_gpx.draws.naming import event_of, of_processes, units_of_result
 from bayes_gpx.draws.points import rows_labelled
-from bayes_gpx.validation import count, one_of
+from bayes_gpx.validation import count, names_among
 
 MOST_PANELS = 24
 """That a person can read."""
@@ -156,14 +156,6 @@ def required(dataset: Any, verb: str, name: str, what: str, dims: Sequence[str] 
     refuse_several(dataset[name], dims)
 
 
-def each_of(argument: str, names: Iterable[str], choices: Collection[str]) -> list[str]:
-    """Check that all names are among the choices."""
-    names = list(names)
-    for name in names:
-        one_of(argument, name, choices)
-    return names
-
-
 def refuse_several(array: xr.DataArray, dims: Sequence[str] = SEVERAL) -> None:
     """Raise for several classes, outputs or baselines in a plot that shows one."""
     for dim in dims:
@@ -211,13 +203,9 @@ def _columns(
             "The dataset has a single feature and no dim feature. Select it by a list, as "
             f"dataset.sel(feature=[{dataset['feature'].item()!r}])."
         )
-    known = list(dataset["feature"].values)
+    known = dataset["feature"].values.tolist()
     if features is not None:
-        if isinstance(features, str) or not len(features) or len(set(features)) < len(features):
-            raise ValueError(f"features is {features!r}. Pass a list of different names.")
-        for feature in features:
-            one_of("features", feature, known)
-        return [known.index(feature) for feature in features]
+        return [*map(known.index, names_among("features", features, known))]
     if max_features is None:
         return list(range(len(known)))
     count("max_features", max_features)
@@ -239,7 +227,7 @@ def panel_features(
     if features is None:
         names = every if known is None else list(known)
         return names[:most], f" ({most} of {len(names)} features)" if len(names) > most else ""
-    each_of("features", features, every)
+    names_among("features", features, every)
     if len(features) > MOST_PANELS:
         raise ValueError(f"{len(features)} features were asked for; choose at most {MOST_PANELS}.")
     return list(features), ""

@@ -152,7 +152,8 @@ def _cells(result: xr.Dataset, mean: xr.DataArray, quantity: str) -> Iterator[st
     most = order if "step" in mean.dims else order[np.argsort(-sizes[order], kind="stable")]
     for k in (most if len(order) > MOST_CELLS else order)[:MOST_CELLS]:
         at = dict(zip(mean.dims, np.unravel_index(k, mean.shape), strict=True))
-        yield f"{_label(result, at)}{_estimate(result, quantity, float(mean.isel(at)), at)}"
+        estimate = _estimate(result, quantity, float(mean.isel(at)), at)
+        yield f"{_label(result, at)}{estimate}{_beyond(result, quantity, at)}"
     if len(order) > MOST_CELLS:
         left = len(order) - MOST_CELLS
         yield "1 other is left out" if left == 1 else f"{left} others are left out"
@@ -176,6 +177,9 @@ def _label(result: xr.Dataset, at: Mapping[Any, Any]) -> str:
             if "baseline" in own.data_vars and not own["baseline"].ndim:
                 start = str(own["baseline_level"].item()) if level else number(own["baseline"])
                 name += f" (baseline {start})" if start else ""
+        elif dim == "feature" and "of the feature" in str(result.attrs.get("units")):
+            since = str(result["unit"].values[place]) if "unit" in result.coords else ""
+            name += f" (per {since})" if since else ""
         if dim in ("feature", "feature_bis", "contrast"):
             words.append(name)
         elif dim != "step" or "feature" not in at:
@@ -192,3 +196,12 @@ def _estimate(result: xr.Dataset, quantity: str, mean: float, at: Mapping[Any, A
     sd = float(result[f"{quantity}_sd"].isel(at)) if f"{quantity}_sd" in result else 0.0
     plus = "+" if signed and mean > 0 else ""
     return plus + number(mean) + (f" (sd {number(sd)})" if sd > 0.0 else "")
+
+
+def _beyond(result: xr.Dataset, quantity: str, at: Mapping[Any, Any]) -> str:
+    """Probabilities that a difference of groups is larger than the size that was asked about."""
+    if f"{quantity}_above" not in result:
+        return ""
+    above, below = (float(result[f"{quantity}_{side}"].isel(at)) for side in ("above", "below"))
+    size = number(result.attrs["size"])
+    return f", above {size} with probability {above:.2g} and below -{size} with {below:.2g}"

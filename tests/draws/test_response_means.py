@@ -170,7 +170,7 @@ def test_second_derivatives_are_those_of_the_dense_posterior(kind, family):
     assert_allclose(mean, truth, atol=1e-5 * np.abs(truth).max())
     assert found.attrs["moments"].startswith("means exact")
     name = model.specification.observation.mean_name
-    per_unit = "per unit of the feature per unit of feature_bis"
+    per_unit = "per unit of the feature and of feature_bis"
     of_y = "that y = 1" if name == "probability" else "of y"
     assert found.attrs["units"] == f"{name} {of_y} {per_unit}"
     assert found.attrs["scale"] == "response"

@@ -322,6 +322,7 @@ def test_a_crowd_of_baselines_is_averaged_over_by_functions(regression, monkeypa
         ({"baseline": pd.DataFrame({"age": [1.0, 2.0]})}, "baseline lacks"),
         ({"baseline": np.zeros((2, 2)), "joint": True}, "average over 2 baselines"),
         ({"baseline": {}}, "empty dict"),
+        ({"baseline": {"dose": 3.0}}, r"X.iloc\[\[0\]\].assign\(\*\*\{'dose': ...\}\)"),
         ({"baseline": {"a": "middle"}}, r"baseline\['a'\]: unknown 'middle'"),
         ({"baseline": {"a": [1.0]}}, r"baseline\['a'\] has 1 columns"),
         ({"baseline": {"a": "mean"}, "path": "draws.zarr"}, "a store holds one"),

@@ -117,7 +117,7 @@ def test_verb_answers_in_user_units(regression, which):
         for variable in ("second_derivative", "second_derivative_mean", "second_derivative_sd"):
             values = found[variable].values
             assert np.array_equal(values, values.swapaxes(-1, -2))
-        assert found.attrs["units"].endswith("per unit of the feature per unit of feature_bis")
+        assert found.attrs["units"].endswith("per unit of the feature and of feature_bis")
         assert list(found["feature_bis"].values) == list(X.columns)
 
 

@@ -79,10 +79,24 @@ def test_averages_are_described_until_rows_are_chosen():
     text = f"a: {'+' if mean > 0 else ''}{number(mean)} [{number(low)}, {number(high)}]"
     assert text in bx.describe(found)
     assert "average" not in bx.describe(found, obs=0)
+    since = found.assign_coords(unit=("feature", ["kg", *[""] * (found.sizes["feature"] - 1)]))
+    assert text.replace("a: ", "a (per kg): ") in bx.describe(since)
     with pytest.raises(
         ValueError, match="result of importances has no observations. Leave obs out"
     ):
         bx.describe(called("importances")[0], obs=0)
+
+
+def test_probabilities_of_a_gap_beyond_a_size_are_described():
+    of_m, of_n = [0.0, 3.0, 4.0, -6.0], [0.0] * 4
+    drawn = xr.DataArray(
+        np.stack([of_m, of_n], axis=-1)[None, :, :, None],
+        {"by": ["m", "n"], "feature": ["x"]},
+        ["chain", "draw", "by", "feature"],
+    )
+    found = xr.Dataset({"attribution": drawn}, attrs={"units": "cm", "ci_prob": 0.9})
+    text = bx.describe(bx.group_differences(found, size=2.0))
+    assert ", above 2 with probability 0.5 and below -2 with 0.25" in text
 
 
 def test_treatment_effects_state_their_assumptions():
