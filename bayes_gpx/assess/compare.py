@@ -28,6 +28,7 @@ from bayes_gpx.draws.left_out_together import (
 )
 from bayes_gpx.inference.laplace import smoothed_of_points
 from bayes_gpx.inference.methods import METHODS
+from bayes_gpx.model.examination import unexamined
 from bayes_gpx.model.gp import plain_regression
 from bayes_gpx.numerics.threads import on_cores
 
@@ -204,7 +205,8 @@ def _baselines(
     fitted: dict[str, tuple[Model, xr.DataTree]] = {}
     for name, kernel in BASELINES.items():
         baseline = plain_regression(model, kernel)
-        fit = baseline.fit(method, **options)
+        with unexamined():
+            fit = baseline.fit(method, **options)
         fit["posterior"].attrs["inference_method"] = _method(idata)
         fitted[name] = baseline, fit
     return fitted

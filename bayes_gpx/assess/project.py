@@ -20,6 +20,7 @@ from bayes_gpx.draws.leave_one_out import averaged, held_out_log_likelihood, log
 from bayes_gpx.explain.conditional_variance import conditional_variance
 from bayes_gpx.explain.relevance import relevance
 from bayes_gpx.inference.methods import METHODS
+from bayes_gpx.model.examination import unexamined
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.system.tasks import in_turn
@@ -365,7 +366,8 @@ class _Search:
         model = self.model.of_rows(training.rows(kept))
         spawned = np.random.SeedSequence(self.entropy, spawn_key=(fold,))
         seed = int(np.random.default_rng(spawned).integers(2**31))
-        fitted = model.fit(**self.options, seed=seed) if self.known is None else self.known
+        with unexamined():
+            fitted = model.fit(**self.options, seed=seed) if self.known is None else self.known
         found = self.found(model, fitted)
         return _Part(found.scores(training.rows(rows), self.sizes), found.path)
 

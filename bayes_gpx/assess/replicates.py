@@ -27,6 +27,7 @@ from bayes_gpx.explain.derivatives import derivatives
 from bayes_gpx.explain.predictions import predictions
 from bayes_gpx.explain.relevance import relevance
 from bayes_gpx.explain.weights import contributions, weights
+from bayes_gpx.model.examination import unexamined
 from bayes_gpx.numerics.linear_algebra import sqrt_psd
 from bayes_gpx.posteriors.base import Asked, OneDraw
 from bayes_gpx.processes.operators import stack
@@ -124,7 +125,8 @@ class Replicates:
         truth = self.truth(rng, seed)
         model, offset = self.refitted_model(truth.replicate)
         options: Any = {"log_likelihood": self.quantities is not None} | dict(self.options)
-        idata = model.fit(self.method, seed=seed, progressbar=False, **options)
+        with unexamined():
+            idata = model.fit(self.method, seed=seed, progressbar=False, **options)
         truths, found = self._both(model, idata, truth, self.rows + offset, seed)
         pit = {name: rank(found[name], truths[name], rng) for name in truths}
         said = {

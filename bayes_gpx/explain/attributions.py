@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import partial
+from numbers import Real
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -377,7 +378,7 @@ def _each_baseline(
     if not baselines:
         raise ValueError("baseline is an empty dict. Pass a dict with at least one baseline.")
     for label, given in baselines.items():
-        if label in model.training.X.sources and np.ndim(given) == 0:
+        if label in model.training.X.sources and isinstance(given, Real):
             raise ValueError(
                 f"baseline is {{{label!r}: {given!r}}}, but a dict gives names to whole baselines. "
                 "For one with a value of your choice, pass a row: "

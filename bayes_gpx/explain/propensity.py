@@ -14,10 +14,11 @@ from bayes_gpx.data.features import read_features, read_response
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.scaling import standard_scaling
 from bayes_gpx.explain.predictions import predictions
+from bayes_gpx.model.examination import unexamined
 from bayes_gpx.model.gp import GP
 from bayes_gpx.numerics.progress import progress_bar
 from bayes_gpx.processes.approximations import Inducing
-from bayes_gpx.system.warning import ExtrapolationWarning, FitWarning
+from bayes_gpx.system.warning import ExtrapolationWarning
 from bayes_gpx.validation import count, one_of
 
 if TYPE_CHECKING:
@@ -148,11 +149,10 @@ def _propensities(
         for k in progress.track(range(folds), description="Propensities, by fold"):
             own, new = (fold >= 0) & (fold != k), (fold == k) | (fold < 0)
             approximation = None if own.sum() <= MOST_EXACT else Inducing(INDUCING)
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), unexamined():
                 # Two levels of a category are two columns that hold the same values.
                 warnings.filterwarnings("ignore", "X has columns that hold the same values")
                 warnings.simplefilter("ignore", ExtrapolationWarning)
-                warnings.simplefilter("ignore", FitWarning)  # of a fold, in columns without names
                 model = GP(
                     scaled[own],
                     treated[own],

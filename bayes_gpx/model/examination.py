@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -99,8 +101,23 @@ def examine(model: Any, idata: xr.DataTree) -> list[str]:
     return found
 
 
+_UNEXAMINED: ContextVar[bool] = ContextVar("_UNEXAMINED", default=False)
+
+
+@contextmanager
+def unexamined() -> Iterator[None]:
+    """Fit without an examination: its advice is about data that the user has not seen."""
+    token = _UNEXAMINED.set(True)
+    try:
+        yield
+    finally:
+        _UNEXAMINED.reset(token)
+
+
 def complain(model: Any, idata: xr.DataTree) -> None:
     """Warn of all that was found in a fit, in one warning; the fit is kept if that fails."""
+    if _UNEXAMINED.get():
+        return
     try:
         found = examine(model, idata)
     except (Exception, KeyboardInterrupt) as stopped:

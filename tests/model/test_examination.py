@@ -264,6 +264,20 @@ def test_a_fit_is_kept_whose_priors_cannot_be_drawn_from(rng):
     assert fit["posterior"].sizes["draw"] == room.ENOUGH_DRAWS and "log_likelihood" in fit.children
 
 
+def test_fits_that_the_user_did_not_ask_for_are_not_examined(monkeypatch):
+    """What is said of a model with noise of 0 is not said of the linear model next to it."""
+    monkeypatch.setattr("bayes_gpx.model.examination._noise", lambda *_: iter(["No noise."]))
+    model = bx.GP(X, Y)
+    with pytest.warns(bx.FitWarning, match="No noise"):
+        fit = model.fit("map", progressbar=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", bx.FitWarning)
+        found = bx.compare({"curved": (model, fit)}, baselines=True)
+    assert {"curved", "linear model", "mean only"} == {*found.index}
+    with pytest.warns(bx.FitWarning, match="No noise"):
+        model.fit("map", progressbar=False)
+
+
 def test_a_fit_is_kept_where_its_examination_fails(monkeypatch):
     def fails(*_):
         raise ValueError("no factor")
