@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -31,6 +32,7 @@ from bayes_gpx.inference.methods import METHODS
 from bayes_gpx.model.examination import unexamined
 from bayes_gpx.model.gp import plain_regression
 from bayes_gpx.numerics.threads import on_cores
+from bayes_gpx.system.warning import warn
 
 if TYPE_CHECKING:
     from bayes_gpx.model.model import Model
@@ -105,6 +107,11 @@ def compare(
         For different methods, rows, responses, weights, censoring or kinds of response; `groups`
         or `order` that do not fit the rows, or both; and models without a closed form.
 
+    Warns
+    -----
+    UserWarning
+        If Pareto k is above ArviZ's limit, with the models.
+
     References
     ----------
     Vehtari, Gelman and Gabry, "Practical Bayesian model evaluation using leave-one-out
@@ -148,6 +155,11 @@ def compare(
         frame.loc[name, ["held_out", "held_out_se"]] = terms.sum(), spread
     ks = {name: float(one.pareto_k.max()) for name, one in scored.items()}
     frame["khat"] = pd.Series({n: np.nan if _alone(models[n][1]) else k for n, k in ks.items()})
+    if unsure := [f"{ks[name]:.2g} for {name!r}" for name in frame.index if scored[name].warning]:
+        warn(
+            f"The largest Pareto k is {', '.join(unsure)}: a few draws decide some scores. Fit "
+            "with more draws or a likelihood that allows for outliers, or pass X_new and y_new."
+        )
     frame["fit"] = pd.Series({name: _method(idata) for name, (_, idata) in models.items()})
     together = "groups" if groups is not None else "times" if order is not None else ""
     count = next(iter(scored.values())).n_data_points
@@ -359,10 +371,12 @@ def scores(
             "log_likelihood": terms.to_dataset(name="y"),
         }
     )
-    try:
-        found = arviz_stats.loo(tree, pointwise=True, **weights)
-    except (ValueError, IndexError):  # few draws, or repeated ones, have no tail
-        found = arviz_stats.loo(tree, pointwise=True, **_smoothed(terms))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Estimated shape parameter")  # of a model without a name
+        try:
+            found = arviz_stats.loo(tree, pointwise=True, **weights)
+        except (ValueError, IndexError):  # few draws, or repeated ones, have no tail
+            found = arviz_stats.loo(tree, pointwise=True, **_smoothed(terms))
     return found if counts is None else _weighed(found, averaged(terms), counts)
 
 

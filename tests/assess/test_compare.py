@@ -24,6 +24,7 @@ QUIET = {"progressbar": False, "seed": 1}
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace"),
+    pytest.mark.filterwarnings("ignore:The largest Pareto k"),
     pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto"),
 ]
 
@@ -126,6 +127,18 @@ def test_one_row_held_out_has_no_standard_error(models):
     few = {name: models[name] for name in ("expquad", "linear")}
     found = bx.compare(few, X_new=X_NEW[:1], y_new=Y_NEW[:1])
     assert np.isfinite(found["held_out"]).all() and found["held_out_se"].isna().all()
+
+
+def test_models_with_a_large_pareto_k_are_named(models):
+    model, fit = models["expquad"]
+    y_far = y.copy()
+    y_far[3] += 5.0
+    far = bx.GP(X, y_far, priors=model.fixed)
+    outlying = far, far.fit("laplace", draws=100, **QUIET)
+    with pytest.warns(UserWarning, match=r"largest Pareto k is \S+ for 'outlying', ") as said:
+        frame = bx.compare({"outlying": outlying, "same": outlying})
+    (khat,) = set(frame["khat"])
+    assert len(said) == 1 and f"{khat:.2g} for 'same'" in str(said[0].message)
 
 
 def test_notes_say_what_differences_are(frame):

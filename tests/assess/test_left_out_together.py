@@ -25,6 +25,7 @@ THETA = {"lengthscale": [0.9, 2.0], "amplitude": 1.2, "sigma": 0.3}
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The posterior is far from its Laplace"),
+    pytest.mark.filterwarnings("ignore:The largest Pareto k"),
     pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto"),
 ]
 

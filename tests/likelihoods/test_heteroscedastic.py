@@ -548,7 +548,7 @@ def test_predictions_are_plotted_on_the_scale_of_y(model):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Estimated shape parameter")  # of few draws
+@pytest.mark.filterwarnings("ignore:The largest Pareto k")  # of few draws
 def test_noise_that_varies_predicts_better_than_noise_that_does_not(fitted):
     model, x, _ = fitted
     options = {"draws": 100, "seed": 1, "progressbar": False}

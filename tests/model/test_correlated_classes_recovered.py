@@ -48,7 +48,7 @@ def test_how_classes_correlate_is_recovered(fits):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto:UserWarning")
+@pytest.mark.filterwarnings("ignore:The largest Pareto k:UserWarning")
 def test_classes_that_correlate_are_predicted_better(made, fits):
     X, y, n = made
     density = {}

@@ -49,7 +49,7 @@ def test_what_outputs_share_is_recovered(fits):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto:UserWarning")
+@pytest.mark.filterwarnings("ignore:The largest Pareto k:UserWarning")
 def test_outputs_that_correlate_predict_each_other(made, fits):
     X, Y, known = made
     hidden, density = np.isnan(known[:, 1]), {}

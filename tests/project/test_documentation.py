@@ -130,7 +130,7 @@ def test_houses_in_taipei_have_the_numbers_of_their_page():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")  # of twelve rows
+@pytest.mark.filterwarnings("ignore:The largest Pareto k")  # of twelve rows
 def test_the_page_on_constraints_runs():
     page = (ROOT / "docs" / "howto" / "constraints.md").read_text()
     blocks = re.findall(r"```(?:python|{code-cell} ipython3)\n(.*?)```", page, re.DOTALL)

@@ -37,7 +37,7 @@ def fits(data):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Estimated shape parameter of Pareto")
+@pytest.mark.filterwarnings("ignore:The largest Pareto k")
 def test_scores_and_shares_are_those_of_the_verbs(fits):
     own, line = fits["expquad"], fits["linear"]
     findings = Findings(*own, None, None, y_new=None, obs=[0, 4], others={"line": line}, **OPTIONS)
