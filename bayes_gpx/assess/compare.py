@@ -282,9 +282,7 @@ def refuse_incomparable(models: Mapping[str, tuple[Model, xr.DataTree]]) -> None
                 f"{pair} have different {given}, so their densities are not of the same "
                 "observations. Use the same for all."
             )
-        each = (m.specification.observation for m in (model, other))
-        discrete = [not (own.scaled or own.processes) for own in each]
-        if discrete[0] != discrete[1]:
+        if model.specification.observation.discrete != other.specification.observation.discrete:
             raise ValueError(
                 f"{pair}: one has probabilities of classes or counts, and the other densities of "
                 "numbers. Use the same kind for all."

@@ -20,6 +20,9 @@ from bayes_gpx.system.warning import collected
 RESPONSE = "response"
 """Second name of the mean response, for every likelihood."""
 
+AT = "`at`"
+"""Place of the value in words about several events."""
+
 COUNTED = {"rate": "expected count"}
 """What plots and reports call a mean response, at its exposure or trials."""
 
@@ -61,7 +64,7 @@ def units_of_result(result: xr.Dataset) -> str:
     of_output, label = result.coords.get("units"), result.coords.get("class")
     if of_output is not None and of_output.ndim == 0:
         return str(of_output.item())
-    units = str(result.attrs["units"])
+    units = _of_one_event(result, str(result.attrs["units"]))
     return units if label is None or label.ndim else f"{units}: {label.item()}"
 
 
@@ -130,12 +133,15 @@ def event_of(result: xr.Dataset) -> str | None:
     """The event of y that a result is of, in words; None for y itself."""
     if "event" not in result.attrs:
         return None
-    single = "at" in result.coords and result["at"].ndim == 0
-    said = str(result.attrs["event"])
-    if not single:
+    return _of_one_event(result, str(result.attrs["event"]))
+
+
+def _of_one_event(result: xr.Dataset, said: str) -> str:
+    """Words about events, of the one that was selected."""
+    if "at" not in result.coords or result["at"].ndim:
         return said
     at = result["at"].item()
-    return said.replace("`at`", at if isinstance(at, str) else f"{at:g}")
+    return said.replace(AT, at if isinstance(at, str) else f"{at:g}")
 
 
 def side_by_side(
@@ -160,5 +166,6 @@ def side_by_side(
     if "relative_jitter" in found.attrs:
         found.attrs["relative_jitter"] = max(part.attrs["relative_jitter"] for part in each)
     if "dependence" in found.attrs:
-        found.attrs["dependence"] += f", independent between {dim}s"
+        of = "values of at" if dim == "at" else f"{dim}s"
+        found.attrs["dependence"] += f", independent between {of}"
     return found

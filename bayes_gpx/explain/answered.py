@@ -21,8 +21,9 @@ from bayes_gpx.draws.each_draw import by_executor
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws, refuse_swapped
 from bayes_gpx.draws.intervals import MOST_DRAWS
-from bayes_gpx.draws.naming import side_by_side
+from bayes_gpx.draws.naming import AT, side_by_side
 from bayes_gpx.draws.points import points_to_explain
+from bayes_gpx.draws.scales import response_units
 from bayes_gpx.draws.stores import RowStore
 from bayes_gpx.likelihoods.events import KINDS
 from bayes_gpx.numerics.progress import of_several
@@ -158,8 +159,12 @@ def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
         alike = (n for n in first if str(n).split("_")[0] in OF_NO_EVENT)
         common = [n for n in alike if all(first[n].equals(one[n]) for one in others)]
         found = side_by_side("at", values.tolist(), each, common).assign(first[common])
-        words = KINDS[cast(str, of)].replace("{at}", "`at`")
-        return found.assign_attrs(event=words.format(y=cast(Any, model).training.y_name))
+        words, of_y = KINDS[cast(str, of)].replace("{at}", AT), cast(Any, model).training
+        own, units = response_units(view(of, values[0].item())), of_y.said_of_y(words)
+        for part in (found, *found.variables.values()):
+            if "units" in part.attrs:
+                part.attrs["units"] = part.attrs["units"].replace(own, units)
+        return found.assign_attrs(event=words.format(y=of_y.y_name))
 
     return call
 

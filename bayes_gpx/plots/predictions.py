@@ -13,7 +13,7 @@ from arviz_plots.visuals import hline, set_ylim, vline
 
 from bayes_gpx.aliases import Backend, Column
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.draws.naming import COUNTED, event_of, units_of_result
+from bayes_gpx.draws.naming import AT, COUNTED, event_of, units_of_result
 from bayes_gpx.draws.points import read_bounded, read_observed
 from bayes_gpx.likelihoods import KNOWN, named
 from bayes_gpx.likelihoods.events import KINDS
@@ -251,7 +251,7 @@ def _curves(
     over = dataset.rename({"obs": "row"}).rename({"at": "obs"}).sortby("obs")
     mean = over[f"{name}_mean"].reset_coords(drop=True)
     along_x = {"x": mean["obs"].broadcast_like(mean), "joined": True, "color": "C0"}
-    said = dataset.attrs["event"].replace("`at`", "at")
+    said = dataset.attrs["event"].replace(AT, "at")
     # The response is between the words of its event.
     begin, end = KINDS[name].split("{y}")
     of_y = said.removeprefix(begin).removesuffix(end.format(at="at"))

@@ -129,6 +129,27 @@ def test_one_row_held_out_has_no_standard_error(models):
     assert np.isfinite(found["held_out"]).all() and found["held_out_se"].isna().all()
 
 
+def test_densities_are_compared_with_densities_and_probabilities_with_probabilities():
+    """With a constant f the scores are those of SciPy's distributions, of y in its own units."""
+    counts = np.random.default_rng(4).poisson(9.0, N) + 1.0
+    mean, sd, fits = counts.mean(), counts.std(), {}
+    hyperparameters = {"normal": {"sigma": 1.0}, "gamma": {"shape": 5.0}, "poisson": {}}
+    for likelihood, own in hyperparameters.items():
+        rounded = {"resolution": 0.0} if likelihood == "normal" else {}
+        priors = {"amplitude": 1e-6} | own
+        model = bx.GP(X, counts, likelihood=likelihood, priors=priors, **rounded)
+        fits[likelihood] = model, model.fit("map", **QUIET)
+    for discrete in ("normal", "gamma"):
+        with pytest.raises(ValueError, match=f"'{discrete}' and 'poisson': one has probabilities"):
+            bx.compare({name: fits[name] for name in (discrete, "poisson")})
+    found = bx.compare({name: fits[name] for name in ("normal", "gamma")})["elpd"]
+    np.testing.assert_allclose(
+        found["normal"], stats.norm(mean, sd).logpdf(counts).sum(), rtol=1e-5
+    )
+    expected = stats.gamma(5.0, scale=mean / 5.0).logpdf(counts).sum()
+    np.testing.assert_allclose(found["gamma"], expected, rtol=1e-5)
+
+
 def test_models_with_a_large_pareto_k_are_named(models):
     model, fit = models["expquad"]
     y_far = y.copy()

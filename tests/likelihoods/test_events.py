@@ -402,6 +402,14 @@ def test_results_say_which_event_they_are_of():
     assert said["estimands"]["f"].startswith("f(x)")
     shares = bx.attributions(model, theta, of="survival", at=AT, **options)
     assert f", where the response is the {event}" in bx.describe(shares, obs=0)
+    steep = bx.slopes(model, theta, of="survival", at=[40.0, AT], **options)
+    later = "probability that y > `at` per unit of the feature"
+    assert steep.attrs["units"] == steep["average_slope"].attrs.get("units", later) == later
+    assert f"(unit: {event} per unit" in bx.describe(steep.sel(at=AT))
+    assert "probability that y > 40 per unit" in bx.describe(steep.sel(at=40.0))
+    shares = bx.attributions(model, theta, of="survival", at=[40.0, AT], **options)
+    drawn = bx.plot_waterfall(shares.sel(at=AT), obs=0, backend="matplotlib")
+    assert any(event in axes.get_xlabel() for axes in drawn.viz["figure"].item().axes)
     with pytest.raises(ValueError, match="is of probability that y > 40, but the first of"):
         bx.combined([one, other])
     with pytest.raises(ValueError, match="several values of at"):
