@@ -97,8 +97,8 @@ def compare(
 
         - `held_out`, `held_out_se`: sum of the log predictive densities of the new responses, and
           its standard error;
-        - `khat`: largest Pareto k of the weights; above 0.7 a few draws decide a score. NaN for
-          fits with one draw, which have too high scores;
+        - `khat`: largest Pareto k of the weights; above 0.7, with a warning, a few draws decide
+          a score. NaN for fits with one draw, whose scores are too high;
         - `fit`, `note`: the method of the fit, and the difference from the first model in words.
 
     Raises
@@ -106,11 +106,6 @@ def compare(
     ValueError
         For different methods, rows, responses, weights, censoring or kinds of response; `groups`
         or `order` that do not fit the rows, or both; and models without a closed form.
-
-    Warns
-    -----
-    UserWarning
-        If Pareto k is above ArviZ's limit, with the models.
 
     References
     ----------

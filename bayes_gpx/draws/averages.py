@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import xarray as xr
 
 from bayes_gpx.aliases import Column, Table
 from bayes_gpx.data.dates import date_after
 from bayes_gpx.data.row_data import counted
+from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.processes.base import WeightedSums
 from bayes_gpx.validation import one_of
@@ -53,10 +55,28 @@ class Averaged:
         return WeightedSums(parts, asked["weights"], self.groups)
 
 
-def refuse_averages(where: Points) -> None:
-    """Raise where averages were asked for, of a question that is not linear in f."""
-    if where.by is not None:
-        raise ValueError("by averages f, not the response. Pass on='latent', or leave by out.")
+def summed(of_rows: xr.DataArray, weights: Weights) -> xr.DataArray:
+    """Weighted sums over rows, along `by` in place of `obs`."""
+    across = xr.DataArray(weights.values, {"by": weights.labels, "obs": of_rows["obs"]})
+    dims = ["by" if dim == "obs" else dim for dim in of_rows.dims]
+    return xr.dot(of_rows, across, dim="obs").transpose(*dims)
+
+
+def summarised(
+    name: str, drawn: xr.DataArray, covariance: bool, keep: str, prob: float
+) -> xr.Dataset:
+    """Draws with their mean, sd, interval and, across groups, covariance; or these alone."""
+    samples = ["chain", "draw"]
+    found = xr.Dataset({name: drawn, f"{name}_mean": drawn.mean(samples)})
+    found[f"{name}_sd"] = drawn.std(samples)
+    found[f"{name}_interval"] = interval_of(found, name, prob)
+    dims = [dim for dim in ("by", "contrast", "feature") if dim in drawn.dims]
+    if covariance and dims:
+        apart = drawn - found[f"{name}_mean"]
+        other = apart.rename({dim: f"{dim}_bis" for dim in dims})
+        found[f"{name}_cov"] = (apart * other).mean(samples)
+    found = found.drop_dims(samples) if keep == "summary" else found
+    return found.assign_attrs(ci_prob=prob)
 
 
 def averaged(question: Question, weights: Weights) -> Question:

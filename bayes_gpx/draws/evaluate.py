@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Draws, Tensor
-from bayes_gpx.draws.averages import BLOCK, averaged, in_blocks, of_groups, refuse_averages
+from bayes_gpx.draws.averages import BLOCK, averaged, in_blocks, of_groups
 from bayes_gpx.draws.each_draw import each_draw, rows_within
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.intervals import interval_probability
@@ -325,7 +325,7 @@ def _refuse_averages(
     if path is not None:
         raise ValueError("path was given with by, but averages are small. Leave path out.")
     if response is not None:
-        refuse_averages(where)
+        raise ValueError("by averages f, not the response. Pass on='latent', or leave by out.")
     spec = model.specification
     deviates = spec.family == "GPX" and question.samples is None
     if deviates and spec.approximation is not None:

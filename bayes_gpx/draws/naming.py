@@ -91,7 +91,8 @@ def coded(frame: Frame, values: np.ndarray, names: Sequence[str]) -> np.ndarray:
     for name in names:
         own = values[..., [place[column] for column in frame.of_source(name)]]
         if name in frame.levels:
-            whole = (own.max(axis=-1) == 1.0) & (own.sum(axis=-1) == 1.0)
+            ends = np.stack([own.max(axis=-1), own.sum(axis=-1)])
+            whole = (np.abs(ends - 1.0) < 1e-9).all(axis=0)  # averages of a level are rounded
             parts.append(np.where(whole, own.argmax(axis=-1), np.nan))
         else:
             parts.append(own[..., 0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, cast
@@ -15,9 +15,11 @@ import xarray as xr
 from bayes_gpx.aliases import Draws
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_draws
-from bayes_gpx.draws.averages import refuse_averages
+from bayes_gpx.draws.averages import of_groups, summarised, summed
 from bayes_gpx.draws.each_draw import each_draw, rows_within
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
+from bayes_gpx.draws.intervals import interval_probability
+from bayes_gpx.draws.naming import values_by_source
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.row_draws import LARGEST_ROW, drawn_by_row, joint_values, rows_apart
@@ -209,19 +211,31 @@ class _AtConstraints:
         return [constraints.log_probability(values)]
 
 
-def values(functions: Functions, where: Points, on: str, *, progressbar: bool) -> np.ndarray:
+def values(
+    functions: Functions,
+    where: Points,
+    on: str,
+    *,
+    progressbar: bool,
+    exposure: np.ndarray | float = 1.0,
+) -> np.ndarray:
     """Values of functions (chain, draw, m), or (chain, draw, m, C): of f or the mean response."""
     model = functions.model
     view = AtRows(questions.value(model, smooth=True), where, Latent(model))
     f = answer(functions, view, progressbar=progressbar)["f"].values
-    return on_response(model, functions.hyper, f) if responds(model, on) else f
+    return on_response(model, functions.hyper, f, exposure) if responds(model, on) else f
 
 
-def on_response(model: ModelLike, hyper: HyperparameterDraws, f: np.ndarray) -> np.ndarray:
+def on_response(
+    model: ModelLike,
+    hyper: HyperparameterDraws,
+    f: np.ndarray,
+    exposure: np.ndarray | float = 1.0,
+) -> np.ndarray:
     """Mean responses at draws of f (chain, draw, m[, C])."""
     observation = model.specification.response
     known = of_functions(model, hyper, f.shape[1])
-    return mean_response(observation, unscaled(model, f), theta=known)
+    return mean_response(observation, unscaled(model, f), exposure, known)
 
 
 def by_draws(
@@ -237,7 +251,9 @@ def by_draws(
     **options: Any,
 ) -> xr.Dataset:
     """Draw what answers need, for each row by itself; or functions, which all rows share."""
-    refuse_averages(view.where)
+    shown: dict[str, Any] = {"draws": draws, "seed": seed, "progressbar": progressbar}
+    if view.where.by is not None:
+        return _averages(model, idata, view, num_draws=num_draws, **shown, **options)
     refuse_summaries(options.get("path"), options.get("keep", "draws"))
     if options.get("path") is not None:
         refuse_foreign(options["path"])
@@ -245,7 +261,6 @@ def by_draws(
     if isinstance(view, ByChainRule | AtCoalitions):
         exact = means(model, idata, view, num_draws=num_draws, progressbar=progressbar)
     hyper = hyperparameter_draws(model, idata, num_draws)
-    shown: dict[str, Any] = {"draws": draws, "seed": seed, "progressbar": progressbar}
     by_row = partial(drawn_by_row, model, hyper, view, exact, **shown, **options)
     apart = not joint and rows_apart(view)
     if apart and hyper.alone:  # a single function takes less time than a covariance
@@ -259,6 +274,40 @@ def by_draws(
     return answer(functions, view, progressbar=progressbar, exact=exact, **options)
 
 
+def _averages(
+    model: ModelLike,
+    idata: Draws,
+    view: AtRows,
+    *,
+    covariance: bool = False,
+    keep: str = "draws",
+    path: str | PathLike | None = None,
+    ci_prob: float | None = None,
+    **options: Any,
+) -> xr.Dataset:
+    """Averages over rows: of the answers of each function, and of exact means."""
+    if path is not None:
+        raise ValueError("path was given with by, but averages are small. Leave path out.")
+    where, prob = view.where, interval_probability(ci_prob)
+    alone = replace(view, where=replace(where, by=None).having(weights=None))
+    rows = by_draws(model, idata, alone, joint=True, **options)
+    parts = [rows.drop_dims(["obs", "chain", "draw"])]
+    for name, of_rows in rows.items():
+        if "obs" in of_rows.dims and "draw" in of_rows.dims:
+            own = covariance and name == view.question.name
+            part = summarised(str(name), summed(of_rows, where.by), own, keep, prob)
+            part[f"{name}_mean"] = summed(rows[f"{name}_mean"], where.by)
+            parts.append(part)
+        elif str(name).startswith("completeness"):
+            parts.append(summed(of_rows, where.by).to_dataset(name=name))
+    names, averages = rows["feature"].values.tolist(), of_groups(where)
+    values = values_by_source(model.training.X, averages.X_values, names)
+    parts.append(xr.Dataset(values).rename(obs="by"))
+    found = xr.merge(parts, compat="override", join="override", combine_attrs="override")
+    found = found.set_coords("level") if "level" in found else found
+    return found.assign_attrs(rows.attrs | {"ci_prob": prob})
+
+
 def values_at(
     model: ModelLike,
     hyper: HyperparameterDraws,
@@ -266,8 +315,9 @@ def values_at(
     on: str,
     *,
     draws: int,
-    seed: int | None,
-    progressbar: bool,
+    seed: int | None = None,
+    progressbar: bool = True,
+    exposure: np.ndarray | float = 1.0,
 ) -> np.ndarray:
     """Values (chain, draw, m[, C]) of f or the mean response, joint over all rows."""
     shown: dict[str, Any] = {"seed": seed, "progressbar": progressbar}
@@ -275,7 +325,7 @@ def values_at(
 
     def jointly() -> np.ndarray:
         f = joint_values(model, hyper, where, each=draws if hyper.alone else 1, **shown)
-        return on_response(model, hyper, f) if responds(model, on) else f
+        return on_response(model, hyper, f, exposure) if responds(model, on) else f
 
     if few and hyper.alone:
         return jointly()
@@ -285,7 +335,7 @@ def values_at(
         if few:
             return jointly()
         raise
-    return values(functions, where, on, progressbar=progressbar)
+    return values(functions, where, on, progressbar=progressbar, exposure=exposure)
 
 
 def _evaluated(

@@ -140,6 +140,8 @@ def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
         if isinstance(of, str) and not event:
             one_of("of", of, names)
             return function(*args, **kwargs)
+        if event and kwargs.get("on") == "latent":
+            raise ValueError(f"on is 'latent', but of={of!r} is about y. Leave one of them out.")
         if at is None and event:
             raise ValueError(f"of is {of!r}, but at is missing. Pass a value of y, or several.")
         model, *rest = args or (given.pop("model", None),)
@@ -161,9 +163,9 @@ def of_views[**P](function: Callable[P, xr.Dataset]) -> Callable[P, xr.Dataset]:
         found = side_by_side("at", values.tolist(), each, common).assign(first[common])
         words, of_y = KINDS[cast(str, of)].replace("{at}", AT), cast(Any, model).training
         own, units = response_units(view(of, values[0].item())), of_y.said_of_y(words)
-        for part in (found, *found.variables.values()):
-            if "units" in part.attrs:
-                part.attrs["units"] = part.attrs["units"].replace(own, units)
+        for attrs in (found.attrs, *(part.attrs for part in found.variables.values())):
+            if "units" in attrs:
+                attrs["units"] = attrs["units"].replace(own, units)
         return found.assign_attrs(event=words.format(y=of_y.y_name))
 
     return call

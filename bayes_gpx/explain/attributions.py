@@ -329,11 +329,6 @@ def _averaged(
     **options: Any,
 ) -> xr.Dataset:
     """Over more baselines than have exact covariances, by random functions."""
-    if where.by is not None:
-        raise ValueError(
-            f"by averages rows against at most {MOST_BASELINES} rows of a baseline, not "
-            f"{where.paths}. Pass a random subset of them, or leave by out."
-        )
     try:
         return by_draws(model, idata, AtRows(quantity, where, Latent(model)), **options)
     except NoBasis as none:

@@ -16,21 +16,20 @@ from bayes_gpx.data.categorical import as_text
 from bayes_gpx.data.dates import days_since, holds_dates, read_date
 from bayes_gpx.data.features import Frame
 from bayes_gpx.draws import questions
-from bayes_gpx.draws.averages import By, by_rows
+from bayes_gpx.draws.averages import By, by_rows, summed
 from bayes_gpx.draws.evaluate import evaluate
-from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
-from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.draws.naming import origin, recorded
+from bayes_gpx.draws.intervals import interval_probability
+from bayes_gpx.draws.naming import recorded
 from bayes_gpx.draws.points import Points, at_other_x, points, refuse_outside, rows_outside
 from bayes_gpx.draws.questions import Axis, responds
-from bayes_gpx.draws.random_functions import or_else, values_at
-from bayes_gpx.draws.scales import scale_attrs
+from bayes_gpx.draws.random_functions import or_else
 from bayes_gpx.explain.answered import Of, chosen, documented, has_outputs, of_each_output, of_views
+from bayes_gpx.explain.joint_draws import drawn_at, result_of
 from bayes_gpx.numerics.sparse_products import rows_at
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.processes import operators
 from bayes_gpx.system.warning import ExtrapolationWarning, warn
-from bayes_gpx.validation import count, one_of
+from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
@@ -386,51 +385,19 @@ def _by_draws(
     on: str,
     comparison: str,
     *,
-    draws: int = 1000,
-    num_draws: int | None = None,
     covariance: bool = False,
     keep: str = "draws",
-    seed: int | None = None,
-    progressbar: bool = True,
     ci_prob: float,
+    **shown: Any,
 ) -> xr.Dataset:
     """Contrasts of the mean response, on draws that are joint over rows."""
-    count("draws", draws)
-    hyper, labels = hyperparameter_draws(model, idata, num_draws), [c.label for c in contrasts]
-    rows, each = np.arange(len(where.X)), draws if hyper.alone else 1
     ends = [contrast.at(where.X_values, end) for contrast in contrasts for end in (0, 1)]
     moved = np.stack(ends, axis=1).reshape((-1, where.X_values.shape[1]))
-    there = at_other_x(model, where, moved, np.repeat(rows, len(ends)))
-    shown: dict[str, Any] = {"draws": draws, "seed": seed, "progressbar": progressbar}
-    f = values_at(model, hyper, there, on, **shown)
-    f = f.reshape((*f.shape[:2], len(rows), len(contrasts), 2, *f.shape[3:]))
-    apart = COMPARISONS[comparison](f[:, :, :, :, 0], f[:, :, :, :, 1])
-    along, index = "obs", where.index
-    if where.by is not None:
-        along, index = "by", where.by.labels
-        apart = np.moveaxis(np.tensordot(where.by.values, apart, (1, 2)), 0, 2)
-    dims = ("chain", "draw", along, "contrast", "class")[: apart.ndim]
-    coords = {along: index, "contrast": labels, "chain": hyper.chain}
-    coords["draw"] = np.arange(each) if hyper.alone else hyper.draw
-    if apart.ndim == 5:
-        coords["class"] = list(model.class_labels(responds(model, on)))
-    found = xr.DataArray(apart, coords, dims).to_dataset(name="comparison")
-    found.attrs = origin(model) | scale_attrs(model, responds(model, on))
-    found.attrs["moments"] = "of the draws"
-    if comparison != "difference":
-        found.attrs["units"] = comparison
-    return _summarised(found, covariance, keep, ci_prob)
-
-
-def _summarised(found: xr.Dataset, covariance: bool, keep: str, prob: float) -> xr.Dataset:
-    """Mean, sd, interval, and perhaps covariance, of the draws."""
-    draws, samples = found["comparison"], ["chain", "draw"]
-    made = found.assign(comparison_mean=draws.mean(samples), comparison_sd=draws.std(samples))
-    made["comparison_interval"] = interval_of(found, "comparison", prob)
-    if covariance:
-        apart = draws - made["comparison_mean"]
-        dims = [dim for dim in ("by", "contrast") if dim in apart.dims]
-        other = apart.rename({dim: f"{dim}_bis" for dim in dims})
-        made["comparison_cov"] = (apart * other).mean(samples)
-    made = made.drop_dims(samples) if keep == "summary" else made
-    return made.assign_attrs(found.attrs | {"ci_prob": prob})
+    there = at_other_x(model, where, moved, np.repeat(np.arange(len(where.X)), len(ends)))
+    labels = [contrast.label for contrast in contrasts]
+    dims: dict[str, Any] = {"obs": where.index, "contrast": labels, "end": [0, 1]}
+    drawn = drawn_at(model, idata, there, on, dims, **shown)
+    apart = COMPARISONS[comparison](*(drawn.sel(end=end, drop=True) for end in (0, 1)))
+    apart = apart if where.by is None else summed(apart, where.by)
+    found = result_of(model, on, "comparison", apart, covariance, keep, ci_prob)
+    return found if comparison == "difference" else found.assign_attrs(units=comparison)

@@ -13,12 +13,15 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
-from bayes_gpx.draws.averages import By
+from bayes_gpx.draws.averages import By, summed
 from bayes_gpx.draws.evaluate import evaluate
-from bayes_gpx.draws.naming import recorded
+from bayes_gpx.draws.intervals import interval_probability
+from bayes_gpx.draws.naming import recorded, under_one_name
 from bayes_gpx.draws.new_responses import NewResponses
+from bayes_gpx.draws.random_functions import or_else
 from bayes_gpx.draws.scales import response_units
 from bayes_gpx.explain.answered import answered, documented, of_views
+from bayes_gpx.explain.joint_draws import drawn_at, result_of
 from bayes_gpx.likelihoods import exposure_of
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.system.warning import warn
@@ -107,8 +110,9 @@ def predictions(
         scale. `response_mean` and `response_sd` contain the moments of y, `probability` or `rate`,
         for every likelihood.
 
-        In a GPX, `smooth` is z' g(x): the mean response of all rows at x and z. f adds the row's
-        deviation z' eps_w. Classes are coded 0, 1, ... in `y`, and the attribute `labels` names
+        With `by`, it is f (Gaussian), `probability`, `rate` or `mean` that is averaged. In a GPX,
+        `smooth` is z' g(x): the mean response of all rows at x and z. f adds the row's deviation.
+        Classes are coded 0, 1, ... in `y`, and the attribute `labels` names
         them; more than two add a last dim `class`, and several outputs a last dim `output`.
 
     Raises
@@ -171,12 +175,40 @@ def _answer(
         found = evaluate(model, idata, quantity, where, on=on, **options)
         mean_alone = exposures is None and where.by is None
         return found.assign(response_mean=found["f_mean"]) if mean_alone else found
+    if where.by is not None and not model.specification.processes:
+        known = cast(np.ndarray, exposures)
+        return _averages(model, idata, where, known, **options).assign_attrs(quantity.attrs)
     options["response"] = NewResponses(model, cast(np.ndarray, exposures))
     found = evaluate(model, idata, quantity, where, on="latent", **options)
     if model.specification.processes:
         return _of_processes(found).assign_attrs(units=response_units(model))
     _warn_of_rates(model, found)
     return found
+
+
+def _averages(
+    model: Model,
+    idata: Draws,
+    where: Points,
+    exposure: np.ndarray,
+    *,
+    covariance: bool = False,
+    joint: bool = False,
+    path: str | PathLike | None = None,
+    keep: str = "draws",
+    ci_prob: float | None = None,
+    **shown: Any,
+) -> xr.Dataset:
+    """Averages of the mean response over rows, draw by draw: averages of f have other means."""
+    if path is not None:
+        raise ValueError("path was given with by, whose averages are few. Leave path out.")
+    with or_else("Averages of the response", "or pass on='latent'"):
+        dims = {"obs": where.index}
+        drawn = drawn_at(model, idata, where, "response", dims, exposure=exposure, **shown)
+    name, prob = model.specification.response.mean_name, interval_probability(ci_prob)
+    means = summed(drawn, where.by)
+    found = result_of(model, "latent", name, means, covariance, keep, prob)
+    return found.assign(under_one_name(cast(Any, found), name))
 
 
 def _of_processes(found: xr.Dataset) -> xr.Dataset:

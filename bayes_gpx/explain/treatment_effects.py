@@ -12,23 +12,23 @@ import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table, Tensor
 from bayes_gpx.draws import questions
-from bayes_gpx.draws.averages import By, Weights, counts_of_rows
+from bayes_gpx.draws.averages import By, Weights, counts_of_rows, summed
 from bayes_gpx.draws.each_draw import each_draw, rows_within
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
-from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.draws.naming import origin, recorded
+from bayes_gpx.draws.intervals import interval_probability
+from bayes_gpx.draws.naming import recorded
 from bayes_gpx.draws.points import at_other_x
 from bayes_gpx.draws.questions import responds
-from bayes_gpx.draws.random_functions import or_else, values_at
-from bayes_gpx.draws.scales import scale_attrs
+from bayes_gpx.draws.random_functions import or_else
 from bayes_gpx.draws.turns import ONCE
 from bayes_gpx.explain.answered import answered, documented
+from bayes_gpx.explain.joint_draws import drawn_at, result_of
 from bayes_gpx.explain.propensity import PROPENSITY
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.processes import operators
 from bayes_gpx.processes.class_process import ClassProcess
-from bayes_gpx.validation import count, one_of
+from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.data.training import TrainingData
@@ -303,13 +303,13 @@ def _of_f(
         question = replace(question, units=f"{question.units} per unit of {told.name}")
     options["on"] = "latent"
     averaged = Weights(np.arange(len(weights)), weights)
-    summed = replace(asked, by=averaged).having(weights=weights.T)
-    sums = evaluate(model, idata, question, summed, **options)
+    over = replace(asked, by=averaged).having(weights=weights.T)
+    sums = evaluate(model, idata, question, over, **options)
     if not by_row:
         return sums, sums
     each = evaluate(model, idata, question, asked, joint=joint, **options)
     if joint and "effect" in each:
-        sums["effect"] = _summed(each["effect"], weights)
+        sums["effect"] = summed(each["effect"], averaged)
     return each, sums
 
 
@@ -323,12 +323,9 @@ def _of_response(
     *,
     keep: str,
     ci_prob: float,
-    draws: int = 1000,
-    num_draws: int | None = None,
     covariance: bool = False,
     joint: bool = False,
-    seed: int | None = None,
-    progressbar: bool = True,
+    **shown: Any,
 ) -> tuple[xr.Dataset, xr.Dataset]:
     """As `_of_f`, of the mean response, from draws that are joint over rows."""
     if told.ends is None:
@@ -336,40 +333,14 @@ def _of_response(
             f"treatment {told.name!r} has more than two values, and its effect per unit is one on "
             "f. Pass on='latent', or compare two values with bx.comparisons."
         )
-    count("draws", draws)
-    hyper, m = hyperparameter_draws(model, idata, num_draws), len(rows.X)
-    shown: dict[str, Any] = {"draws": draws, "seed": seed, "progressbar": progressbar}
+    dims: dict[str, Any] = {"arm": [0, 1], "obs": rows.index}
     with or_else("Effects on the response", "or pass on='latent'"):
-        f = values_at(model, hyper, told.arms(model, rows), "response", **shown)
-    draw = np.arange(draws) if hyper.alone else hyper.draw
-    coords: dict[str, Any] = {"chain": hyper.chain, "draw": draw, "obs": rows.index}
-    if f.ndim > 3:
-        coords["class"] = list(model.class_labels(True))
-    effect = xr.DataArray(f[:, :, m:] - f[:, :, :m], coords, [*coords])
-    attrs = origin(model) | scale_attrs(model, True) | {"moments": "of the draws"}
-    moments = partial(_moments, covariance=covariance, keep=keep, prob=ci_prob, attrs=attrs)
-    return moments(effect), moments(_summed(effect, weights))
-
-
-def _summed(effect: xr.DataArray, weights: np.ndarray) -> xr.DataArray:
-    """Draws of weighted sums over rows, along `by` in place of `obs`."""
-    across = xr.DataArray(weights, {"by": np.arange(len(weights)), "obs": effect["obs"]})
-    return xr.dot(effect, across, dim="obs").transpose("chain", "draw", "by", ...)
-
-
-def _moments(
-    effect: xr.DataArray, *, covariance: bool, keep: str, prob: float, attrs: dict[str, Any]
-) -> xr.Dataset:
-    """Effects with the mean, sd, interval, and perhaps covariance of their draws."""
-    samples = ["chain", "draw"]
-    found = xr.Dataset({"effect": effect, "effect_mean": effect.mean(samples)}, attrs=attrs)
-    found["effect_sd"] = effect.std(samples)
-    found["effect_interval"] = interval_of(found, "effect", prob)
-    if covariance and "by" in effect.dims:
-        apart = effect - found["effect_mean"]
-        found["effect_cov"] = (apart * apart.rename(by="by_bis")).mean(samples)
-    found = found.drop_dims(samples) if keep == "summary" else found
-    return found.assign_attrs(ci_prob=prob)
+        drawn = drawn_at(model, idata, told.arms(model, rows), "response", dims, **shown)
+    each = drawn.sel(arm=1, drop=True) - drawn.sel(arm=0, drop=True)
+    effects = each, summed(each, Weights(np.arange(len(weights)), weights))
+    options = covariance, keep, ci_prob
+    first, second = (result_of(model, "response", "effect", own, *options) for own in effects)
+    return first, second
 
 
 def _end(asked: Asked, tied: bool, *, treated: bool) -> operators.Operator:

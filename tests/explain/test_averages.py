@@ -8,6 +8,7 @@ import pymc as pm
 import pytest
 import xarray as xr
 from numpy.testing import assert_allclose
+from scipy import stats
 
 import bayes_gpx as bx
 import marginaleffects_values
@@ -191,16 +192,99 @@ def test_groups_of_several_columns_stay_apart_where_joined_names_are_equal():
     ]  # fmt: skip
 
 
-def test_averages_that_are_not_linear_are_refused(model):
-    labels = bx.GP(X, y > 0, likelihood="bernoulli")
-    theta = {k: v for k, v in THETA.items() if k != "sigma"}
-    for function in (bx.predictions, bx.derivatives, bx.attributions):
-        with pytest.raises(ValueError, match="by averages f, not the response"):
-            function(labels, theta, by=True, **QUIET)
+def test_averages_of_the_response_are_those_of_draws_of_the_dense_posterior(model):
+    """P(y > .1) on draws of f at rows, at the baseline, and at rows a little to each side."""
+    h, at, rows = 1e-3, 0.1, X.to_numpy()
+    steps = [sign * h * unit for unit in np.eye(2) for sign in (1.0, -1.0)]
+    points = np.vstack([rows, rows.mean(axis=0), *(rows + step for step in steps)])
+    mean, cov = posterior(points)
+    f = np.random.default_rng(1).multivariate_normal(mean, cov, 20_000, method="eigh")
+    p = stats.norm.cdf((f - at) / 0.3)
+    own, start, *moved = p[:, :N], p[:, N:][:, :1], *np.split(p[:, N + 1 :], 4, axis=1)
+    slopes = np.stack([(moved[j] - moved[j + 1]) / (2 * h) for j in (0, 2)], axis=-1)
+    event = {"of": "survival", "at": at, "draws": 1000, "seed": 1, "by": GROUPS}
+    shares = bx.attributions(model, THETA, **event, **QUIET)
+    for found, name, draws in (
+        (bx.predictions(model, THETA, **event, **QUIET), "survival", own @ WEIGHTS.T),
+        (shares, "difference", (own - start) @ WEIGHTS.T),
+        (
+            bx.derivatives(model, THETA, **event, **QUIET),
+            "derivative",
+            np.einsum("sij,gi->sgj", slopes, WEIGHTS),
+        ),
+    ):
+        assert found["by"].values.tolist() == ["north", "south", "west"]
+        sd, error = found[f"{name}_sd"].values, draws.std(axis=0) / np.sqrt(1000)
+        assert_allclose(sd, draws.std(axis=0), rtol=0.12)
+        assert (np.abs(found[f"{name}_mean"] - draws.mean(axis=0)) < 5.0 * error).all()
+        ends = np.quantile(draws, [0.05, 0.95], axis=0)
+        assert_allclose(
+            np.moveaxis(found[f"{name}_interval"].values, -1, 0), ends, atol=0.3 * sd.max()
+        )
+    assert_allclose(shares["attribution_mean"].sum("feature"), shares["difference_mean"], rtol=1e-6)
+    assert_allclose(shares["attribution"].sum("feature"), shares["difference"], atol=1e-6)
+
+
+def test_averages_of_answers_are_averages_of_answers_that_are_drawn_together():
+    labels = bx.GP(X.assign(kind=pd.Categorical(GROUPS)), y > 0, likelihood="bernoulli")
+    theta = {"lengthscale": 1.0, "amplitude": 1.2}
+    options = {"draws": 50, "seed": 3, "covariance": True, **QUIET}
+    found = bx.attributions(labels, theta, by=GROUPS, **options)
+    rows = bx.attributions(labels, theta, joint=True, draws=50, seed=3, **QUIET)
+    own = {
+        name: rows[name].values[..., GROUPS == "south", :].mean(axis=-2)
+        for name in ("attribution", "attribution_mean")
+    }
+    south = found.sel(by="south")
+    for name, expected in own.items():
+        assert_allclose(south[name], expected, rtol=1e-12)
+    apart = found["attribution"].stack(part=["by", "feature"]).values[0]
+    expected = np.cov(apart.T, ddof=0)
+    cov = found["attribution_cov"].transpose("by", "feature", "by_bis", "feature_bis")
+    assert np.abs(cov.values.reshape(expected.shape) - expected).max() < 0.1 * expected.max()
+    assert south["level"].values.tolist() == ["", "", "south"]
+    assert_allclose(south["value"][:2], X[GROUPS == "south"].mean())
+    brief = bx.attributions(labels, theta, by=GROUPS, keep="summary", **options)
+    xr.testing.assert_identical(brief, found.drop_dims(["chain", "draw"]))
+
+
+def test_expected_counts_are_averaged_at_the_exposures_of_their_rows():
+    """With a function that is known to be constant, whatever the rows."""
+    exposure = np.arange(1.0, N + 1.0)
+    counts = np.random.default_rng(2).poisson(2.0 * exposure)
+    theta = {"lengthscale": [1.0, 1.0], "amplitude": 1e-6}
+    model = bx.GP(X, counts, likelihood="poisson", exposure=exposure)
+    found = bx.predictions(model, theta, by=GROUPS, seed=1, **QUIET)
+    rows = bx.predictions(model, theta, seed=1, **SUMMARY)["rate_mean"]
+    assert_allclose(found["rate_mean"], WEIGHTS @ rows.values, rtol=1e-5)
+    assert_allclose(found["rate_mean"] / (WEIGHTS @ exposure), rows[0] / exposure[0], rtol=1e-5)
+    new = bx.predictions(model, theta, X, by=True, exposure=2.0 * exposure, seed=1, **SUMMARY)
+    assert_allclose(new["response_mean"], 2.0 * rows.mean(), rtol=1e-5)
+    assert "Average over observations, north: " in bx.describe(found)
+    assert "(unit: y)" in bx.describe(found)
+
+
+def test_averages_over_many_baselines_are_those_of_parts_of_them(model):
+    many, some = rng.normal(size=(52, 2)), X.index[:2]
+    found = bx.attributions(model, THETA, by=True, baseline=many, obs=some, seed=1, **SUMMARY)
+    halves = [
+        bx.attributions(model, THETA, by=True, baseline=own, obs=some, **SUMMARY)
+        for own in np.split(many, 2)
+    ]
+    expected = 0.5 * sum(half["attribution_mean"] for half in halves)
+    error = found["attribution_sd"] / np.sqrt(1000)
+    assert (np.abs(found["attribution_mean"] - expected) < 5.0 * error).all()
+
+
+def test_averages_that_are_not_offered_are_refused(model):
+    with pytest.raises(ValueError, match="of='survival' is about y"):
+        bx.predictions(model, THETA, of="survival", at=0.0, on="latent", **QUIET)
+    with pytest.raises(ValueError, match="averages are few"):
+        bx.predictions(model, THETA, of="survival", at=0.0, by=True, path="somewhere", **QUIET)
+    with pytest.raises(ValueError, match="averages are small"):
+        bx.derivatives(model, THETA, of="survival", at=0.0, by=True, path="somewhere", **QUIET)
     with pytest.raises(ValueError, match="against one baseline"):
         bx.attributions(model, THETA, by=True, of="log_variance", **QUIET)
-    with pytest.raises(ValueError, match="at most 50 rows of a baseline, not 51"):
-        bx.attributions(model, THETA, by=True, baseline=rng.normal(size=(51, 2)), **QUIET)
     with pytest.raises(ValueError, match="steps was given, but method 'exact' has none"):
         bx.attributions(model, THETA, of="log_variance", steps=10, **QUIET)
     with pytest.raises(ValueError, match="averages are small"):

@@ -51,7 +51,7 @@ model: named_kernels hyperparameters unsupported specification constraints given
     lengthscale_prior bound_data latent_variables fixed_basis observed_response inducing_points
     starting_points examination fitting description updating views model gp placement
     interaction_model refits stored_summaries storage
-explain: answered null predictions entries weights components sobol derivatives
+explain: answered null joint_draws predictions entries weights components sobol derivatives
     attributions fanova shapley_values sensitivities relevance ranking reasons
     group_differences importances partial_dependence conditional_variance comparisons next_rows
     slopes sample_functions loo_predictions imputation propensity treatment_effects
