@@ -17,6 +17,7 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.naming import origin, recorded, values_by_source
 from bayes_gpx.draws.points import Points, from_baseline
 from bayes_gpx.draws.questions import is_nonlinear
@@ -39,6 +40,10 @@ MOST_BASELINES = 50
 
 LARGEST_RESIDUAL = 1e-6
 """Share of the largest difference (or its variance) that quadrature may leave unexplained."""
+
+REFINED, MOST_POINTS = (128, 512), 3e8
+"""Nodes of quadratures that follow where "exact" leaves more than this, as of a season over many
+periods, and most pairs of nodes for all rows and draws: half a minute."""
 
 LEAST_DIFFERENCE = 1e-4
 """Smallest difference that residuals are compared with, relative to the response's sd.
@@ -159,7 +164,7 @@ def attributions(
     """
     if by is not None and (of != "value" or method == "taylor" or isinstance(baseline, Mapping)):
         raise ValueError(
-            "by is for attributions of f against one baseline, by method='exact' or a quadrature. "
+            "by is for attributions against one baseline, by method='exact' or a quadrature. "
             "Leave by out, and average the draws."
         )
     answer = partial(_answer, baseline=baseline, method=method, steps=steps, of=of)
@@ -214,6 +219,13 @@ def _explained(
         found = _averaged(model, idata, quantity, where, **options)
     else:
         found = evaluate(model, idata, quantity, where, **options)
+        draws = hyperparameter_draws(model, idata, options.get("num_draws"))
+        points = len(where.X) * where.paths * model.training.d**2 * len(draws)
+        for finer in REFINED if method == "exact" else ():
+            if not _missed(model, found, on) or finer**2 * points > MOST_POINTS:
+                break
+            quantity = questions.attribution(model, name, "gauss_legendre", finer)
+            found = evaluate(model, idata, quantity, where, **options)
     warn_if_incomplete(model, found, on)
     return found
 
@@ -406,21 +418,27 @@ def _each_baseline(
     return merged.assign(value=each[0]["value"], baseline_value=said["baseline_value"])
 
 
-def warn_if_incomplete(model: Model, found: xr.Dataset, on: str) -> None:
-    """Warn where attributions do not add up to the difference; see `LARGEST_RESIDUAL`."""
+def _missed(model: Model, found: xr.Dataset, on: str) -> dict[str, float]:
+    """How much of the largest difference, and of its variance, is missing: if too much."""
     least = LEAST_DIFFERENCE * _spread(model.training, on)
     largest = np.abs(found["difference_mean"]).max() + found["difference_sd"].fillna(0.0).max()
     scale = max(float(largest), least)
-    for name, size in (("", scale), ("_variance", scale**2)):
-        residual = float(found[f"completeness_residual{name}"].max())
-        if residual > LARGEST_RESIDUAL * size:
-            what = "variances" if name else "means"
-            others = (
-                "" if found.attrs.get("method") == "exact" else "method='exact', more steps, or "
-            )
-            warn(
-                f"The {what} of attributions miss those of the difference from the baseline by up "
-                f"to {residual / size:.1e} of its scale. Use {others}a baseline nearer to the "
-                "observations.",
-                CompletenessWarning,
-            )
+    sizes = {"means": ("", scale), "variances": ("_variance", scale**2)}
+    shares = {
+        what: float(found[f"completeness_residual{name}"].max()) / size
+        for what, (name, size) in sizes.items()
+    }
+    return {what: share for what, share in shares.items() if share > LARGEST_RESIDUAL}
+
+
+def warn_if_incomplete(model: Model, found: xr.Dataset, on: str) -> None:
+    """Warn where attributions do not add up to the difference; see `LARGEST_RESIDUAL`."""
+    for what, share in _missed(model, found, on).items():
+        others = "more steps, or " if "steps" in found.attrs else ""
+        if found.attrs.get("method") == "exact" and "scale" not in found.attrs:
+            others = "method='gauss_legendre' with many steps, or "
+        warn(
+            f"The {what} of attributions miss those of the difference from the baseline by up to "
+            f"{share:.1e} of its scale. Use {others}a baseline nearer to the observations.",
+            CompletenessWarning,
+        )

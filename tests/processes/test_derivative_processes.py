@@ -283,6 +283,21 @@ def test_quadratures_approach_the_exact_form(regression, method, steps, closenes
         assert_allclose(found[name], exact[name], atol=closeness)
 
 
+def test_a_season_over_many_periods_is_attributed_whole(rng):
+    """Along a path on which one feature changes, its attribution is the difference."""
+    X = np.column_stack([np.linspace(0.0, 9.0, 60), rng.normal(size=60)])
+    model = bx.GP(
+        X, np.sin(2 * np.pi * X[:, 0]) + X[:, 1], kernel="periodic * expquad", scale=False
+    )
+    theta = {"periodic_lengthscale": [0.8, 3.0], "periodic_period": 1.0, "amplitude": 2.0}
+    theta |= {"expquad_lengthscale": [9.0, 2.0], "sigma": 0.2}
+    moved = X[7] - [0.0, 0.3] + [8.9, 0.3]
+    found = bx.attributions(model, theta, moved[None], baseline=X[7:8], progressbar=False)
+    assert_allclose(found["attribution_mean"][0], [found["difference_mean"][0], 0.0], atol=1e-9)
+    assert_allclose(found["attribution_sd"][0], [found["difference_sd"][0], 0.0], atol=1e-7)
+    assert found.attrs["method"] == "gauss_legendre" and found["difference_sd"] > 0.05
+
+
 def test_attributions_that_do_not_add_up_say_so(regression):
     X, _, y, X_new, _ = regression
     with pytest.warns(CompletenessWarning, match="of attributions miss") as warned:
