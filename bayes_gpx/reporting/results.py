@@ -30,7 +30,6 @@ from bayes_gpx.explain import (
     slopes,
     weights,
 )
-from bayes_gpx.explain.comparisons import switched
 from bayes_gpx.explain.components import components_of
 from bayes_gpx.explain.imputation import combined
 from bayes_gpx.explain.null import replicates
@@ -72,7 +71,7 @@ MOST_PAIRED = 12
 
 
 STATED = "left_out held_out predicted predicted_chosen attributed contributed_chosen sloped".split()
-STATED += ["compared_levels", "ranked", "ranked_pairs", "averaged"]
+STATED += ["contrasted", "ranked", "ranked_pairs", "averaged"]
 """Results that sentences state; the file of a report contains them as JSON."""
 
 QUICK_NULL = 150, 10
@@ -444,11 +443,10 @@ class Findings(Fit):
         return self._of(partial_dependence, obs=self.some, features=features, **options)
 
     @cached_property
-    def compared_levels(self) -> xr.Dataset:
-        """Each level, and the larger of two values, against the first, on average over rows."""
-        variables = switched(self.model.training)
-        options = {"variables": variables, "by": True, **self.sampled}
-        return self._of(comparisons, obs=self.some, **options).squeeze("by", drop=True)
+    def contrasted(self) -> xr.Dataset:
+        """Each number a sd higher, and each level against the first, on average over some rows."""
+        found = self._of(comparisons, obs=self.some, by=True, **self.sampled)
+        return found.squeeze("by", drop=True)
 
     @cached_property
     def sloped(self) -> xr.Dataset:

@@ -114,14 +114,14 @@ def brier(m, j):
 
 def effect(m, j):
     sd = float(j.sloped["training_sd"].sel(feature=m["name"]))
-    found = of(j.sloped.sel(feature=m["name"]), "average_slope")
-    return [sd, *(sd * value for value in found)]
+    found = j.contrasted.isel(contrast=j.contrasted["variable"].values == m["name"])
+    return [sd, *of(found.squeeze("contrast"), "comparison")]
 
 
 def contrast(m, j):
-    if m["name"] not in j.compared_levels["contrast"].values:  # its name has numbers too
+    if m["name"] not in j.contrasted["contrast"].values:  # its name has numbers too
         return []
-    return of(j.compared_levels.sel(contrast=m["name"]), "comparison")
+    return of(j.contrasted.sel(contrast=m["name"]), "comparison")
 
 
 def completeness(m, j):
@@ -225,7 +225,7 @@ def convergence(m, j):
 UNSURE = "(?:, sign uncertain)?"
 RULES = {
     rf"The model predicts .* error of {NUMBER} mg \(R² {NUMBER}\)\. A linear regression has "
-    rf"{NUMBER}, and the mean of the .* observations has {NUMBER}\.": error,
+    rf"{NUMBER}, and the mean (?:rate )?of the .* observations has {NUMBER}\.": error,
     rf"The model gives .* in {NUMBER}% of .* right in {NUMBER}%\.": most_frequent,
     rf"Strongest effects on .*, on average over {NUMBER}(?: of {NUMBER})? observations, with "
     rf"{NUMBER}% intervals": strongest,

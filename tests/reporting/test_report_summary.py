@@ -6,7 +6,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
-from scipy.stats import norm
 
 import bayes_gpx as bx
 from bayes_gpx.reporting.page import number
@@ -45,6 +44,24 @@ def test_left_out_rivals_are_those_of_refits(findings):
         slopes, *_ = np.linalg.lstsq(design(X)[others], Y[others], rcond=None)
         assert_allclose(linear[i], design(X)[i] @ slopes)
         assert_allclose(mean[i], Y[others].mean())
+
+
+@pytest.mark.parametrize(("likelihood", "name"), [("poisson", "exposure"), ("binomial", "trials")])
+def test_rivals_know_exposures_and_trials(likelihood, name):
+    """They are of the rate, by least squares in which a row counts as often as its exposure."""
+    known = np.arange(3, N + 3)
+    counts = np.random.default_rng(3).binomial(known, 0.4)
+    model = bx.GP(X, counts, likelihood=likelihood, **{name: known})
+    told = findings_of(model, {"lengthscale": [9.0] * 4, "amplitude": 1.0})
+    mean, linear = summary._rivals(told)
+    for i in (0, 7, N - 1):
+        rows = np.repeat(np.delete(np.arange(N), i), np.delete(known, i))
+        rates = (counts / known)[rows]
+        slopes, *_ = np.linalg.lstsq(design(X)[rows], rates, rcond=None)
+        assert_allclose(linear[i], known[i] * (design(X)[i] @ slopes))
+        assert_allclose(mean[i], known[i] * rates.mean())
+    (said,) = summary._error(told)
+    assert "the mean rate of the other observations has" in said.text
 
 
 @pytest.mark.parametrize("held_out", [False, True])
@@ -89,13 +106,29 @@ def test_the_strongest_effects_come_first_with_their_intervals(findings):
     spread = X["dose"].std(ddof=0)
     assert len([name for name in points.sentences if name.startswith("sort")]) == 1
     assert second.startswith(f"dose higher by {number(spread, 2)} mg (one sd): +")
-    slope = findings.sloped["average_slope_mean"].sel(feature="dose").item() * spread
+    known = {"by": True, "keep": "summary", "seed": 1, "progressbar": False}
+    found = bx.comparisons(findings.model, THETA, variables="dose", **known)
     low, high = map(float, re.search(r"\[(.*), (.*)\]", second).groups())
-    assert low < slope < high
-    assert float(second.split(": +")[1].split()[0]) == pytest.approx(slope, rel=0.01)
-    sd = (high - low) / 2 / norm.ppf(0.95)
-    draws = findings.sloped["average_slope"].sel(feature="dose").std().item()
-    assert sd == pytest.approx(spread * draws, rel=0.15)
+    expected = found["comparison_interval"].values.ravel()
+    assert_allclose([low, high], expected, rtol=0.01)
+    mean = float(second.split(": +")[1].split()[0])
+    assert mean == pytest.approx(found["comparison_mean"].item(), rel=0.01)
+
+
+def test_effects_on_counts_are_on_their_rate():
+    """In a curved function the change by an sd is not the slope times the sd."""
+    exposure = np.linspace(1.0, 9.0, N)
+    counts = np.random.default_rng(1).poisson(exposure * np.exp(X["dose"] / 2))
+    model = bx.GP(X[["dose"]], counts, likelihood="poisson", exposure=exposure)
+    told = findings_of(model, {"lengthscale": [2.0], "amplitude": 1.0})
+    (points,) = summary._effects(told)
+    assert points.heading.startswith("Strongest effects on the rate of y, on average over")
+    found = bx.comparisons(model, told.idata, by=True, keep="summary", seed=1, progressbar=False)[
+        "comparison_mean"
+    ].item()
+    assert f": +{number(found)} [" in points.sentences[0]
+    slope = told.sloped["average_slope_mean"].item() * X["dose"].std(ddof=0)
+    assert abs(slope / found - 1.0) > 0.1
 
 
 def test_labels_are_compared_with_the_most_frequent():
@@ -119,5 +152,5 @@ def test_columns_of_two_values_change_from_one_to_the_other():
         model, THETA, variables="smoker", by=True, keep="summary", seed=1, progressbar=False
     )
     assert f"{number(changed['comparison_mean'].item())} [" in text
-    (day,) = (name for name, *_ in summary._by_sd(told) if name.startswith("day"))
+    (day,) = (name for name, *_ in summary._changes(told) if name.startswith("day"))
     assert day == "day higher by 6.9 days (one sd)"

@@ -9,8 +9,7 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.data.training import TrainingData
-from bayes_gpx.draws.intervals import interval_of
-from bayes_gpx.draws.naming import of_mean
+from bayes_gpx.draws.naming import of_mean, of_processes
 from bayes_gpx.explain.comparisons import switched
 from bayes_gpx.reporting.page import Part, Points, Prose, Section, change, number
 from bayes_gpx.reporting.sections.checks import shares_of
@@ -46,8 +45,10 @@ def _error(findings: Findings) -> Iterator[Part]:
     error = np.sqrt(np.mean((observed - found[f"{findings.mean_name}_mean"].values) ** 2))
     share = 1 - error**2 / np.mean((observed - mean) ** 2)
     own = "other" if findings.y_new is None else "training"
+    of = "" if training.exposure is None or findings.model.specification.normal else "rate "
     others = (
-        f"The mean of the {own} observations has {number(np.sqrt(np.mean((observed - mean) ** 2)))}"
+        f"The mean {of}of the {own} observations has "
+        f"{number(np.sqrt(np.mean((observed - mean) ** 2)))}"
     )
     if linear is not None:
         others = (
@@ -81,22 +82,27 @@ def _classified(training: TrainingData, code: np.ndarray, found: xr.Dataset, row
 
 def _rivals(findings: Findings) -> tuple[np.ndarray, np.ndarray | None]:
     """Predictions by the mean and by least squares; no linear ones where rows decide them alone."""
-    # Left-out rows have closed forms: y_i - e_i / (1 - h_i), with residuals e and leverages h.
-    training = findings.model.training
+    # Both are of the rate of counts and successes, for each unit of exposure or trial; new rows have
+    # neither. Left-out rows have closed forms: y_i - e_i / (1 - h_i), with residuals e and
+    # leverages h.
+    model, training = findings.model, findings.model.training
     columns = [training.X.values] + ([findings.frame.values] if findings.by_place else [])
     design = np.column_stack([np.ones(training.n), *columns])
     center, spread, y = design[:, 1:].mean(axis=0), design[:, 1:].std(axis=0), training.y
     spread[spread == 0.0] = 1.0
     # In units of its sd, no column is lost beside one with large numbers, such as a population.
     design[:, 1:] = (design[:, 1:] - center) / spread
-    basis, sizes, _ = np.linalg.svd(design, full_matrices=False)
+    counted = model.specification.observation.exposed and not model.specification.normal
+    exposure = np.asarray(training.exposure if counted else np.ones(training.n))
+    root = np.sqrt(exposure)
+    basis, sizes, _ = np.linalg.svd(root[:, None] * design, full_matrices=False)
     basis = basis[:, sizes > LEAST_SPARE * sizes[0]]
     spare = 1 - (basis**2).sum(axis=1)
     determined = spare.min() > LEAST_SPARE
     if findings.y_new is None:
-        mean = (y.sum() - y) / (training.n - 1)
-        residual = y - basis @ (basis.T @ y)
-        return mean, y - residual / spare if determined else None
+        mean = exposure * (y.sum() - y) / (exposure.sum() - exposure)
+        residual = y / root - basis @ (basis.T @ (y / root))
+        return mean, y - root * residual / spare if determined else None
     where = findings.where
     new = [where.X_values]
     if findings.by_place and where.Z_values is not None:
@@ -110,18 +116,15 @@ def _effects(findings: Findings) -> Iterator[Part]:
     """The largest average changes of the prediction, by one sd or from level to level."""
     if findings.classes or findings.by_place:
         return
-    changes = [*_by_sd(findings), *_by_level(findings)]
-    changes.sort(key=lambda found: -abs(found[1]))
+    changes = sorted(_changes(findings), key=lambda found: -abs(found[1]))
     sentences = [f"{name}: {change(*found)}." for name, *found in changes[:STRONGEST]]
     if sentences:
         name = findings.model.training.y_name
-        used = findings.sloped.sizes["obs"] if _stepped(findings) else len(findings.some)
-        known = len(findings.where.index)
+        used, known = len(findings.some), len(findings.where.index)
         count = f"{used} observations" if used == known else f"{used} of {known} observations"
-        of = f"{name}{findings.unit(name)}"
-        of = f"the probability of {findings.second}" if findings.second else of
-        if (event := findings.model.specification.event) is not None:
-            of = f"the {event.response_units.format(y=name)}"
+        of, attrs = f"{name}{findings.unit(name)}", findings.contrasted.attrs
+        if attrs.get("scale") == "response" and not of_processes(findings.contrasted):
+            of = f"the {attrs['units']}"
         yield Points(
             f"Strongest effects on {of}, on average over {count}, with "
             f"{findings.prob:.0%} intervals",
@@ -129,36 +132,22 @@ def _effects(findings: Findings) -> Iterator[Part]:
         )
 
 
-def _stepped(findings: Findings) -> list[str]:
-    """Columns of numbers with more than two values."""
-    others = switched(findings.model.training)
-    return [name for name in findings.numbers if name not in others]
-
-
-def _by_sd(findings: Findings) -> Iterator[tuple[str, float, float, float]]:
-    training, names = findings.model.training, _stepped(findings)
-    if not names:
-        return
-    found = of_mean(findings.sloped.sel(feature=names))
-    ends = interval_of(found, "average_slope", findings.prob)
-    columns = list(training.X.columns)
-    for name in found["feature"].values:
-        spread = float(training.moments.sd[columns.index(name)])
-        low, high = spread * ends.sel(feature=name).transpose("ci_bound", ...).values
-        mean = spread * float(found["average_slope_mean"].sel(feature=name))
-        unit = "days" if name in training.X.origins else findings.units.get(name, "")
-        amount = f"{number(spread, 2)}{f' {unit}' if unit else ''}"
-        yield f"{name} higher by {amount} (one sd)", mean, low, high
-
-
-def _by_level(findings: Findings) -> Iterator[tuple[str, float, float, float]]:
-    if not switched(findings.model.training):
-        return
-    found = of_mean(findings.compared_levels)
-    for _, own in found.groupby("variable"):  # one effect of each feature, its largest
-        one = own.isel(contrast=int(np.abs(own["comparison_mean"].values).argmax()))
+def _changes(findings: Findings) -> Iterator[tuple[str, float, float, float]]:
+    """Words, mean and interval of the largest change for each feature."""
+    training = findings.model.training
+    columns, others = list(training.X.columns), switched(training)
+    for feature, own in of_mean(findings.contrasted).groupby("variable"):
+        one, name = (
+            own.isel(contrast=int(np.abs(own["comparison_mean"].values).argmax())),
+            str(feature),
+        )
+        words = one["contrast"].item()
+        if name not in others:
+            unit = "days" if name in training.X.origins else findings.units.get(name, "")
+            spread = number(float(training.moments.sd[columns.index(name)]), 2)
+            words = f"{name} higher by {f'{spread} {unit}'.rstrip()} (one sd)"
         low, high = one["comparison_interval"].values
-        yield one["contrast"].item(), float(one["comparison_mean"]), float(low), float(high)
+        yield words, float(one["comparison_mean"]), float(low), float(high)
 
 
 def _read_on(findings: Findings) -> Iterator[Part]:
