@@ -15,6 +15,7 @@ from bayes_gpx.reporting.page import Part, Points, Prose, Section, change, numbe
 from bayes_gpx.reporting.sections.checks import shares_of
 
 if TYPE_CHECKING:
+    from bayes_gpx.model.model import Model
     from bayes_gpx.reporting.results import Findings
 
 
@@ -45,7 +46,7 @@ def _error(findings: Findings) -> Iterator[Part]:
     error = np.sqrt(np.mean((observed - found[f"{findings.mean_name}_mean"].values) ** 2))
     share = 1 - error**2 / np.mean((observed - mean) ** 2)
     own = "other" if findings.y_new is None else "training"
-    of = "" if training.exposure is None or findings.model.specification.normal else "rate "
+    of = "rate " if np.ptp(_exposure(findings.model)) else ""
     others = (
         f"The mean {of}of the {own} observations has "
         f"{number(np.sqrt(np.mean((observed - mean) ** 2)))}"
@@ -80,6 +81,12 @@ def _classified(training: TrainingData, code: np.ndarray, found: xr.Dataset, row
     )
 
 
+def _exposure(model: Model) -> np.ndarray:
+    """Exposures or trials of the training rows, 1 for other responses, (n,)."""
+    given = model.training.exposure
+    return np.ones(model.training.n) if given is None or model.specification.normal else given
+
+
 def _rivals(findings: Findings) -> tuple[np.ndarray, np.ndarray | None]:
     """Predictions by the mean and by least squares; no linear ones where rows decide them alone."""
     # Both are of the rate of counts and successes, for each unit of exposure or trial; new rows have
@@ -92,8 +99,7 @@ def _rivals(findings: Findings) -> tuple[np.ndarray, np.ndarray | None]:
     spread[spread == 0.0] = 1.0
     # In units of its sd, no column is lost beside one with large numbers, such as a population.
     design[:, 1:] = (design[:, 1:] - center) / spread
-    counted = model.specification.observation.exposed and not model.specification.normal
-    exposure = np.asarray(training.exposure if counted else np.ones(training.n))
+    exposure = _exposure(model)
     root = np.sqrt(exposure)
     basis, sizes, _ = np.linalg.svd(root[:, None] * design, full_matrices=False)
     basis = basis[:, sizes > LEAST_SPARE * sizes[0]]
