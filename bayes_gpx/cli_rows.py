@@ -230,7 +230,7 @@ def rows_to_fit(
     if chosen.groups is not None:
         wanted.append(Wanted(chosen.groups, "group", fitted=True))
     for role, column in chosen.beside.items():
-        wanted.append(Wanted(column, "labels" if role == "censoring" else "numbers", fitted=True))
+        wanted.append(Wanted(column, "labels" if role == "censoring" else "numbers", beside=True))
     table, dropped = columns_of(sheet, wanted, str(data), drop_missing=drop_missing)
     if dropped is not None:
         say(dropped)

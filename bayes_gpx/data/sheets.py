@@ -95,6 +95,12 @@ class Wanted:
     levels: Collection[str] | None = None  # allowed levels of a category; anything by default
     fitted: bool = False  # a model learns from the column, which then must vary
     filled: bool = False  # missing values are filled in later, and are no fault
+    beside: bool = False  # trials and the like of rows to learn from, which may be equal
+
+    @property
+    def expected(self) -> str:
+        """What a column of words or dates should hold."""
+        return "expected numbers" + ", as in the training data" * (not self.beside)
 
     @property
     def left_out(self) -> str:
@@ -209,7 +215,7 @@ def _where_numbers_are_wanted(held: pd.Series, wanted: Wanted) -> Iterator[str]:
     if wanted.target:
         yield f"{example}: write them as numbers, such as days since the first"
     elif not wanted.fitted:
-        yield f"{example}: expected numbers, as in the training data"
+        yield f"{example}: {wanted.expected}"
     elif _year_first(held) is None:
         yield f"{example}: write them {YEAR_FIRST}; or {wanted.left_out}"
     elif held.nunique() == 1:
@@ -258,7 +264,7 @@ def _of_numbers(held: pd.Series, wanted: Wanted) -> Iterator[str]:
         example = f"{name} holds words, such as {words.iloc[0]!r} in row {words.index[0]}: "
         many = held.nunique()
         if not (wanted.target or wanted.fitted):
-            yield f"{example}expected numbers, as in the training data"
+            yield f"{example}{wanted.expected}"
         elif not wanted.target and many == len(held):
             yield f"{example}--id {quote(wanted.name)} names rows by them; or {wanted.left_out}"
         elif not wanted.target:

@@ -101,7 +101,8 @@ def _in_order(draw: OneDraw) -> list:
         )
     given = draw.given
     C = Exact().covariance(given, jitter=given.jitter)
-    return [given_before(given.y, C)]
+    each = given_before(given.y, C)
+    return [each if given.beyond is None else each + given.beyond]
 
 
 def densities_of_groups(

@@ -58,6 +58,23 @@ def covariance(model):
     return 1.2**2 * oracle.expquad(scaled, scaled, np.array([0.9, 2.0])) + 0.3**2 * np.eye(N)
 
 
+@pytest.mark.filterwarnings("ignore:weights have a mean of 2")
+def test_terms_in_order_of_weighted_rows_are_those_of_repeated_rows():
+    times, theta = SHUFFLED % 3 + 1, THETA
+    when = pd.Series(SHUFFLED)
+    rows = np.repeat(np.arange(N), times)
+    again = X.iloc[rows].reset_index(drop=True)
+    scaled = {"scale": False, "resolution": 0.0}
+    weighted = bx.GP(X, y, weights=times, **scaled)
+    repeated = bx.GP(again, y[rows], **scaled)
+    known = int(times[SHUFFLED < 6].sum())
+    later = when[rows].reset_index(drop=True)
+    found = densities_in_order(weighted, theta, when, 6, progressbar=False)
+    expected = densities_in_order(repeated, theta, later, known, progressbar=False)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours.values, theirs.values, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("step", [1, 3])
 def test_terms_in_order_are_densities_given_all_before(step):
     """Of rows in no order, by conditioning on those before in dense NumPy, three at a time too."""

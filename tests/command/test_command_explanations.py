@@ -64,6 +64,22 @@ def test_predictions_are_at_the_exposures_of_the_file(tmp_path, capsys):
     assert (given["y_upper"] > 1.5 * without["y_upper"]).any()
 
 
+def test_rows_may_all_have_the_same_trials(tmp_path, capsys):
+    rng = np.random.default_rng(2)
+    frame = pd.DataFrame({"dose": rng.normal(size=20), "many": 5, "when": "2024-01-01"})
+    frame["hits"] = rng.binomial(5, 0.4, 20)
+    frame.to_csv(tmp_path / "hits.csv", index=False)
+    options = "--target hits --features dose --likelihood binomial --model gp --method map".split()
+    fit = ["fit", f"{tmp_path}/hits.csv", *options, "--out", f"{tmp_path}/run"]
+    assert cli.main([*fit, "--trials", "many"]) == 0
+    model, idata = bx.load(tmp_path / "run" / "fit.nc")
+    assert (model.training.exposure == 5).all()
+    with pytest.raises(SystemExit):
+        cli.main([*fit, "--force", "--trials", "when"])
+    said = "'when' holds dates, such as 2024-01-01 in row 1: expected numbers.\n"
+    assert capsys.readouterr().err.endswith(said)
+
+
 def test_explained_rows_are_what_the_verbs_say(folder):
     out = folder / "explained.csv"
     assert cli.main(["explain", f"{folder}/run", f"{folder}/new.csv", "--out", str(out)]) == 0
