@@ -74,6 +74,11 @@ def of_processes(result: xr.Dataset) -> bool:
     return any(likelihood.processes for likelihood in known.values())
 
 
+def of_quantile(result: xr.Dataset) -> bool:
+    """Whether f is a quantile of the response, and not its mean."""
+    return str(result.attrs.get("likelihood")).startswith("asymmetric_laplace")
+
+
 def of_mean(result: xr.Dataset) -> xr.Dataset:
     """The part of the mean, if a result is about two processes; any other result as it is."""
     return result.sel({"class": "mean"}) if of_processes(result) else result

@@ -13,7 +13,7 @@ from arviz_plots.visuals import hline, set_ylim, vline
 
 from bayes_gpx.aliases import Backend, Column
 from bayes_gpx.draws.intervals import interval_of, interval_probability
-from bayes_gpx.draws.naming import AT, COUNTED, event_of, units_of_result
+from bayes_gpx.draws.naming import AT, COUNTED, event_of, of_quantile, units_of_result
 from bayes_gpx.draws.points import read_bounded, read_observed
 from bayes_gpx.likelihoods import KNOWN, named
 from bayes_gpx.likelihoods.events import KINDS
@@ -146,6 +146,7 @@ def plot_predictions(
         )
     gaussian = name in ("smooth", "f")
     what = "mean response" if gaussian and _is_response(dataset) else COUNTED.get(name, name)
+    what = "quantile" if gaussian and of_quantile(dataset) else what
     vertical, said, along_x = what, [], {"x": x, "joined": curve, "color": "C0"}
     layers: list[Layer] = []
     new = None
@@ -271,7 +272,7 @@ def _curves(
 
 def _is_response(dataset: xr.Dataset) -> bool:
     """Whether the mean response is f itself."""
-    name = dataset.attrs.get("likelihood", "normal")
+    name = dataset.attrs.get("likelihood", "normal").partition("(")[0]
     if name not in KNOWN:
         return False
     return named(name).mean_name is None or bool(named(name).processes)

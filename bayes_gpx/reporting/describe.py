@@ -10,6 +10,7 @@ import xarray as xr
 
 from bayes_gpx.aliases import Labels
 from bayes_gpx.draws.intervals import interval_probability
+from bayes_gpx.draws.naming import of_quantile
 from bayes_gpx.draws.points import rows_labelled
 from bayes_gpx.plots.selection import against
 from bayes_gpx.reporting.estimands import (
@@ -85,6 +86,7 @@ def describe(result: xr.Dataset, *, obs: Labels | None = None) -> str:
     result = summarized(result, prob)
     known = quantities_of(result)
     shown = next((q for q in SHOWN.get(function, ()) if q in known), main_of(known))
+    shown = "f" if of_quantile(result) and "f" in known else shown
     shown = shown if obs is None else OF_ROWS.get(shown, shown)
     if "by" in result.dims and "by" not in result[known[shown][0]].dims:  # groups were asked for
         shown = next((q for q, own in known.items() if "by" in result[own[0]].dims), shown)

@@ -1,6 +1,7 @@
 """Quantile regression: closed forms, posteriors and optima against independent numbers."""
 
 import numpy as np
+import pandas as pd
 import pytensor
 import pytensor.tensor as pt
 import pytest
@@ -12,6 +13,9 @@ import bayes_gpx as bx
 from bayes_gpx.likelihoods import asymmetric_laplace
 from bayes_gpx.likelihoods.rows import Weighted
 from bayes_gpx.numerics.compile_modes import MODE
+from bayes_gpx.reporting.page import number
+from bayes_gpx.reporting.results import Findings
+from bayes_gpx.reporting.sections import summary
 from bayes_gpx.testing import check_likelihood
 
 QUIET = {"progressbar": False}
@@ -211,3 +215,27 @@ def test_rounding_bounds_the_sd_of_noise():
     sigma = idata["posterior"]["sigma"].item() * y.std()
     assert np.sqrt(likelihood.variance(0.0, {"sigma": sigma})) > np.sqrt(1 / 12)
     assert sigma < 0.2  # of the scale of the check loss, where rounding has an sd of 0.29
+
+
+def test_results_and_reports_are_of_the_quantile(rng):
+    X = pd.DataFrame({"a": rng.uniform(0.0, 3.0, 30)})
+    cost = pd.Series(X["a"] + rng.gamma(2.0, 1.0, 30), name="cost")
+    model = bx.GP(X, cost, likelihood=bx.likelihoods.asymmetric_laplace(quantile=0.8))
+    theta = {"lengthscale": [2.0], "amplitude": 1.0, "sigma": 0.3}
+    found = bx.predictions(model, theta, seed=1, progressbar=False)
+    first = f"Observation 0: {number(found['f_mean'].values[0])} ["
+    assert "quantile(x), the value of the model's function" in bx.describe(found)
+    assert first in bx.describe(found)
+    plotted = bx.plot_predictions(found, cost, backend="matplotlib").viz["figure"].item()
+    assert "quantile dark" in plotted.get_suptitle()
+    # Of a function that is known, the quantile is the same with a row and without it.
+    known = theta | {"amplitude": 1e-6}
+    level = bx.predictions(model, known, **QUIET)["f_mean"].values[0]
+    for X_new, y_new in ((None, None), (X[:9] + 0.1, cost[:9] + 1.0)):
+        options = {"obs": None, "baseline": "mean", "seed": 1, "y_new": y_new}
+        (said,) = summary._error(Findings(model, known, X_new, None, **options))
+        share = ((cost if y_new is None else y_new) < level).mean()
+        assert 0.2 < share < 0.95
+        rows = "left-out" if y_new is None else "held-out"
+        expected = f"of the 0.8 quantile: {share:.0%} of the {rows} observations lie below it."
+        assert said.text.endswith(expected)

@@ -11,6 +11,7 @@ import xarray as xr
 from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws.naming import of_mean, of_processes
 from bayes_gpx.explain.comparisons import switched
+from bayes_gpx.likelihoods.quantiles import AsymmetricLaplace
 from bayes_gpx.reporting.page import Part, Points, Prose, Section, change, number
 from bayes_gpx.reporting.sections.checks import shares_of
 
@@ -33,6 +34,10 @@ def _error(findings: Findings) -> Iterator[Part]:
         return
     if findings.y_new is None and training.censored:
         yield Prose(_censored(findings))
+        return
+    observation = findings.model.specification.observation
+    if isinstance(observation, AsymmetricLaplace):
+        yield Prose(_of_quantile(findings, observation.level))
         return
     if findings.y_new is None:
         observed, found, rows = training.y, findings.left_out, "left-out"
@@ -71,6 +76,16 @@ def _censored(findings: Findings) -> str:
     )
 
 
+def _of_quantile(findings: Findings, level: float) -> str:
+    """How many observations lie below the quantile that others, or the training rows, tell."""
+    if findings.y_new is None:
+        below, rows = findings.left_out["pit"].values < level, "left-out"
+    else:
+        below, rows = findings.y_new < findings.held_out["f_mean"].values, "held-out"
+    share = f"{below.mean():.0%} of the {rows} observations"
+    return f"The model is of the {level:g} quantile: {share} lie below it."
+
+
 def _classified(training: TrainingData, code: np.ndarray, found: xr.Dataset, rows: str) -> str:
     right = (shares_of(found).argmax(axis=1) == code).mean()
     most = np.bincount(training.y.astype(int))
@@ -89,8 +104,8 @@ def _exposure(model: Model) -> np.ndarray:
 
 def _rivals(findings: Findings) -> tuple[np.ndarray, np.ndarray | None]:
     """Predictions by the mean and by least squares; no linear ones where rows decide them alone."""
-    # Both are of the rate of counts and successes, for each unit of exposure or trial; new rows have
-    # neither. Left-out rows have closed forms: y_i - e_i / (1 - h_i), with residuals e and
+    # Both are of the rate of counts and successes, for each unit of exposure or trial; new rows
+    # have neither. Left-out rows have closed forms: y_i - e_i / (1 - h_i), with residuals e and
     # leverages h.
     model, training = findings.model, findings.model.training
     columns = [training.X.values] + ([findings.frame.values] if findings.by_place else [])
