@@ -141,13 +141,17 @@ def refuse_categories(low: int, high: int) -> None:
 def read_labels(
     y: Any, known: Any = None, *, two: bool = False, name: str = "y"
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Codes (n,) of class labels, as floats, and the distinct labels (C,), sorted."""
+    """Codes (n,) of class labels, as floats, and the distinct labels (C,), in their order."""
+    # The order is the one of an ordered categorical, and else that of sorted labels.
     # Labels are strings, booleans or whole numbers. With `known` labels of the training data no
     # other may appear, and not all need to. `two` requires exactly two. ValueError for missing,
     # fractional, mixed or unknown labels, and for a wrong number of distinct ones.
     if known is None:
         codes, found = labels_of_part(y, name)
         _check_number(found, two, name)
+        if levels := [str(level) for level in _ordered_levels(y)]:
+            places = np.argsort([levels.index(str(label)) for label in found])
+            codes, found = np.argsort(places)[codes.astype(int)].astype("float64"), found[places]
         return codes, found
     values, known = _as_labels(_plain(y, name), name), np.asarray(known)
     found = np.unique(values)
@@ -157,7 +161,16 @@ def read_labels(
             f"{name} has the labels {new.tolist()}, but the training data only have "
             f"{known.tolist()}. Drop these rows, or fit a model to rows of all these classes."
         )
-    return np.searchsorted(known, values).astype("float64"), known
+    places = np.argsort(known)
+    return places[np.searchsorted(known, values, sorter=places)].astype("float64"), known
+
+
+def _ordered_levels(y: Any) -> list[Any]:
+    """Levels of an ordered categorical; none of other columns."""
+    kind: Any = getattr(y, "dtype", None)
+    given = getattr(kind, "categories", ())
+    own = [*given] if hasattr(given, "__iter__") else []  # Polars' Categorical has no list of them
+    return own if getattr(kind, "ordered", own) else []
 
 
 def labels_of_part(y: Any, name: str = "y") -> tuple[np.ndarray, np.ndarray]:

@@ -361,10 +361,12 @@ def _restored(data: xr.Dataset, settings: Mapping[str, Any], kernel: Any, priors
     scalings = of_x, _y_scaling(data, settings), of_z
     if spec.get("constraints"):
         spec["constraints"] = Constraints.of_fields(spec["constraints"]["statements"])
-    specification, y = Specification(**spec), data["y"].values
+    specification, y = Specification(**spec), cast(Any, data["y"].values)
     if settings.get("labels"):
         labels = np.array([*settings["labels"], None], dtype=object)
         y = labels[np.where(np.isnan(y), -1, y).astype(int)]
+        if y.ndim == 1:  # in the order that they were given in
+            y = pd.Categorical(y, categories=settings["labels"], ordered=True)
     observation, known = specification.observation, {"scale": settings["scale"]}
     known |= {"priors": {**fixed, **priors}, "name": settings["name"]}
     family = FAMILIES[spec["family"]]

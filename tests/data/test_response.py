@@ -6,6 +6,8 @@ import polars as pl
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+import bayes_gpx as bx
+from bayes_gpx.data.response import read_labels
 from bayes_gpx.likelihoods import KNOWN, named
 
 
@@ -106,3 +108,29 @@ def test_likelihoods_by_name_and_link():
         named("gumbel")
     with pytest.raises(ValueError, match="link is 'probit'.*'poisson' expects.*'log'"):
         named("poisson", "probit")
+
+
+@pytest.mark.parametrize("order", [("no", "yes"), ("yes", "no")])
+def test_an_ordered_categorical_says_which_class_comes_second(order, tmp_path):
+    words = np.array(["yes", "no", "no", "yes", "no"])
+    frames = [
+        pd.Series(words).astype(pd.CategoricalDtype(["never", *order], ordered=True)),
+        pl.Series(words, dtype=pl.Enum(order)),
+    ]
+    for y in frames:
+        codes, labels = read_labels(y, two=True)
+        assert tuple(labels) == order
+        assert codes.tolist() == [float(word == order[1]) for word in words]
+        again, _ = read_labels(words[::-1], labels)
+        assert again.tolist() == codes[::-1].tolist()
+    model = bx.GP(np.arange(5.0)[:, None], frames[0], likelihood="bernoulli")
+    theta = {"lengthscale": [1.0], "amplitude": 1.0}
+    found = bx.comparisons(model, theta, keep="summary", seed=1, progressbar=False)
+    assert found.attrs["units"] == f"probability that y = {order[1]}"
+    fit = model.fit("map", progressbar=False)
+    bx.save(model, fit, tmp_path / "fit.nc")
+    opened, _ = bx.load(tmp_path / "fit.nc")
+    assert tuple(opened.training.labels) == order
+    np.testing.assert_array_equal(opened.training.y, model.training.y)
+    # Without an order the labels are sorted.
+    assert tuple(read_labels(pd.Categorical(words, order))[1]) == ("no", "yes")
