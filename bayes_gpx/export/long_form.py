@@ -101,6 +101,14 @@ def equally_weighed(dataset: xr.Dataset, seed: int = 0) -> xr.Dataset:
     return found
 
 
+def mean_of(dataset: xr.Dataset, name: str) -> xr.DataArray:
+    """Mean of a quantity's draws; of a new response, the mean response if the dataset has it."""
+    exact = [f"{mean}_mean" for mean in ("rate", "mean") if f"{mean}_mean" in dataset]
+    if name == "y" and exact and dataset["y"].dims[2:] == dataset[exact[0]].dims:
+        return dataset[exact[0]]
+    return dataset[name].mean(["chain", "draw"], keep_attrs=True)
+
+
 def _moments(dataset: xr.Dataset, name: str, prob: float) -> dict[str, xr.DataArray]:
     """Mean, sd and ends of the interval of a quantity, as far as they are known."""
     found = {"mean": dataset.get(f"{name}_mean"), "sd": dataset.get(f"{name}_sd")}
@@ -108,7 +116,7 @@ def _moments(dataset: xr.Dataset, name: str, prob: float) -> dict[str, xr.DataAr
         draws = dataset[name]
         several = draws.sizes["chain"] * draws.sizes["draw"] > 1
         if found["mean"] is None:
-            found["mean"] = draws.mean(["chain", "draw"])
+            found["mean"] = mean_of(dataset, name)
         if found["sd"] is None and several:
             found["sd"] = draws.std(["chain", "draw"])
     if found["sd"] is not None or f"{name}_interval" in dataset:

@@ -9,7 +9,7 @@ import xarray as xr
 
 from bayes_gpx.draws.intervals import interval_of
 from bayes_gpx.draws.naming import event_of, units_of_result
-from bayes_gpx.export.long_form import DRAWS
+from bayes_gpx.export.long_form import DRAWS, mean_of
 from bayes_gpx.likelihoods.events import KINDS
 
 HOW = {
@@ -139,7 +139,7 @@ def summarized(result: xr.Dataset, prob: float) -> xr.Dataset:
         # Copies of one draw have no spread.
         spread = result[name].max(DRAWS) > result[name].min(DRAWS)
         if f"{name}_mean" not in result:
-            result[f"{name}_mean"] = result[name].mean(DRAWS, keep_attrs=True)
+            result[f"{name}_mean"] = mean_of(result, name)
             result[f"{name}_sd"] = result[name].std(DRAWS, keep_attrs=True).where(spread)
         own = f"{name}_interval" in result or f"{name}_band" in result
         if not own and spread.any():

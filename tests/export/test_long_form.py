@@ -195,3 +195,16 @@ def test_codes_of_labels_have_no_moments():
     theta = {"lengthscale": [1.0], "amplitude": 1.0}
     frame = bx.to_pandas(bx.predictions(model, theta, seed=1, progressbar=False))
     assert "probability_mean" in frame and "y_mean" not in frame
+
+
+@pytest.mark.parametrize("likelihood", ["gamma", "poisson", "ordinal"])
+def test_a_new_response_has_the_mean_of_the_mean_response(likelihood, rng):
+    """Also where a few draws of y have another mean."""
+    X, y = rng.normal(size=(12, 1)), np.arange(12) % 3 + 1.0
+    model = bx.GP(X, y, likelihood=likelihood)
+    fit = model.fit("map", progressbar=False)
+    found = bx.predictions(model, fit, draws=20, seed=1, progressbar=False)
+    mean = found["response_mean"].values
+    assert np.abs(found["y"].mean(["chain", "draw"]).values - mean).max() > 0.1
+    assert_allclose(bx.to_pandas(found)["y_mean"], mean)
+    assert_allclose(bx.from_json(bx.to_json(found))["y_mean"], mean)
