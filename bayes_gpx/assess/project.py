@@ -47,7 +47,8 @@ class Projection:
         A row for each `size`, the number of features. `elpd` is the sum of the log predictive
         densities of all rows, each by a submodel found without its fold; `elpd_diff` is its
         difference from the reference, with standard error `se`. `kl` is the divergence, in nats, of
-        the submodel's leave-one-out predictions from the reference's, averaged over rows and draws.
+        the submodel's leave-one-out predictions from the reference's, averaged over rows and draws;
+        of counts it is the divergence of Poisson or negative binomial distributions of their means.
         `feature` is the last feature that entered.
     inclusion : xarray.DataArray
         (fold, feature): the size at which the search of each fold includes a feature. For example,

@@ -45,6 +45,12 @@ ENOUGH_DRAWS, PRIOR_DRAWS, SAME = 100, 1000, 0.1
 """Fewest draws to compare a posterior with its prior, draws of the prior, and the
 Kolmogorov-Smirnov distance up to which both count as equal."""
 
+WIDER = {
+    "poisson": ("Poisson", "likelihood='negative_binomial'"),
+    "binomial": ("binomial", "likelihood='beta' for the proportions"),
+}
+"""Likelihoods of counts by whose name, and another that lets counts vary more."""
+
 FAR, EXPECTED = 4.0, 1e-3
 """A row is an outlier this many standard deviations from its prediction by the others; and the
 expected proportion of such rows."""
@@ -434,29 +440,33 @@ def _left_out(draw: OneDraw) -> list[Tensor]:
 
 
 def _dispersion(model: Any, idata: xr.DataTree) -> Iterator[str]:
-    """Counts that vary more than the Poisson distribution allows."""
-    data = model.training
-    if model.specification.likelihood != "poisson" or data.streamed or data.n > MOST_ROWS:
+    """Counts that vary more than the Poisson or binomial distribution allows."""
+    data, likelihood = model.training, model.specification.likelihood
+    if likelihood not in WIDER or data.streamed or data.n > MOST_ROWS:
         return
     theta = {name: np.asarray(value) for name, value in medians(model, idata).items()}
     found, *_ = at_training_rows(model, theta, _left_out, progressbar=False)
     rate, mean, spread = (values.ravel() for values in found)
-    squared = (data.y - rate) ** 2
-    ratio = float(np.mean(squared / rate))
     # Large counts vary by more than their rates if the other rows leave these uncertain. A function
-    # as rough as noise takes up all variation beyond the Poisson distribution, which may be noise.
-    narrow = np.mean(squared / (rate + rate**2 * np.expm1(spread))) > OVERDISPERSED
+    # as rough as noise takes up all variation beyond the distribution, which may be noise.
+    variance, unsure = rate, rate**2 * np.expm1(spread)
+    if likelihood == "binomial":
+        variance = rate * (1.0 - rate / np.asarray(data.exposures))
+        unsure = variance**2 * spread
+    squared = (data.y - rate) ** 2
+    ratio = float(np.mean(squared / variance))
+    narrow = np.mean(squared / (variance + unsure)) > OVERDISPERSED
     rough = spread.mean() > ROUGH * (spread.mean() + mean.var())
     if ratio > OVERDISPERSED and (narrow or rough):
+        name, cure = WIDER[likelihood]
+        consequence = (
+            "so intervals are too narrow. Use"
+            if narrow
+            else "and f follows them from row to row, as if noise were signal. Compare"
+        )
         yield (
-            f"Counts vary {ratio:.2g} times as much as Poisson counts around the rates that the "
-            "other rows predict, "
-            + (
-                "so intervals are too narrow. Use likelihood='negative_binomial'."
-                if narrow
-                else "and f follows them from row to row, as if noise were signal. Compare "
-                "likelihood='negative_binomial'."
-            )
+            f"Counts vary {ratio:.2g} times as much as {name} counts around the rates that the "
+            f"other rows predict, {consequence} {cure}."
         )
 
 

@@ -229,6 +229,17 @@ def test_counts_that_vary_more_than_poisson_counts():
     assert "Counts vary" not in told(bx.GP(X, wide, likelihood="negative_binomial"))
 
 
+def test_successes_that_vary_more_than_binomial_ones():
+    trials = np.resize([20, 60, 200], 50)
+    share = 1.0 / (1.0 + np.exp(-0.7 * X["dose"].to_numpy()))
+    even = bx.GP(X, RNG.binomial(trials, share), likelihood="binomial", trials=trials)
+    assert "Counts vary" not in told(even)
+    wide = RNG.binomial(trials, RNG.beta(5.0 * share, 5.0 * (1.0 - share)))
+    said = told(bx.GP(X, wide, likelihood="binomial", trials=trials))
+    assert "times as much as binomial counts" in said
+    assert "likelihood='beta' for the proportions." in said
+
+
 def test_large_counts_that_other_rows_predict_roughly_are_no_overdispersion():
     """Left-out rates err by more than Poisson noise; functions as rough as noise err more."""
     rng = np.random.default_rng(0)
