@@ -75,7 +75,7 @@ def _average(da: xr.DataArray, target: Any, *, value: xr.DataArray, average: xr.
     backend, low, high = backend_from_object(target), da.values.min(), da.values.max()
     mean, sd, positive = (average[name].item() for name in AVERAGE)
     center, spread = written(mean, sd)
-    lines = [f"average {center}", f"± {spread}"]
+    lines = [f"mean {center}", f"± {spread}"]
     if len(" ".join(lines)) <= ONE_LINE:
         lines = [" ".join(lines)]
     lines.append(f"P(> 0) = {positive:.2f}")

@@ -203,6 +203,7 @@ def add_title(pc: PlotCollection, text: str, *, grows: bool) -> None:
                 _wrap(axes.title, across)
             named = isinstance(axes.xaxis.get_major_locator(), FixedLocator)
             levels = axes.get_xticklabels() if named else []
+            levels = [level for level in levels if not level.get_rotation()]
             if sum(len(level.get_text()) + 1 for level in levels) > across:
                 for level in levels:
                     level.set(rotation=25, ha="right", rotation_mode="anchor")

@@ -19,6 +19,8 @@ from bayes_gpx.likelihoods import KNOWN, named
 from bayes_gpx.likelihoods.events import KINDS
 from bayes_gpx.plots.layout import Layer, draw
 from bayes_gpx.plots.selection import (
+    BELOW_PANEL,
+    LONGEST_NAME,
     MOST_PANELS,
     MOST_ROWS,
     ONE_AXIS,
@@ -361,7 +363,9 @@ def plot_comparisons(
         For a dataset of another function, more than 24 comparisons, and several outputs.
     """
     required(dataset, "bx.comparisons", "comparison_mean", "comparisons", ONE_AXIS)
-    dataset, prob = in_panels(dataset, "contrast"), interval_probability(ci_prob, dataset)
+    listed = dataset.sizes.get("obs", 1) == 1
+    dataset = in_panels(dataset, "contrast", LONGEST_NAME if listed else BELOW_PANEL)
+    prob = interval_probability(ci_prob, dataset)
     mean = dataset["comparison_mean"].rename("comparison").reset_coords(drop=True)
     bounds = interval_of(dataset, "comparison", prob).reset_coords(drop=True)
     kind = dataset.attrs.get("comparison", "difference")

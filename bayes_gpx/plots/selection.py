@@ -167,14 +167,14 @@ def refuse_several(array: xr.DataArray, dims: Sequence[str] = SEVERAL) -> None:
             )
 
 
-def in_panels(dataset: xr.Dataset, along: str) -> xr.Dataset:
+def in_panels(dataset: xr.Dataset, along: str, longest: int = BELOW_PANEL) -> xr.Dataset:
     """Several classes or baselines as more labels of a dim with panels: "age, red"."""
     for dim in (dim for dim in SEVERAL if dim not in ONE_AXIS and dim in dataset.dims):
         whole = [n for n in dataset if {dim, along} & {*dataset[n].dims} == {dim}]
         kept, names = dataset.drop_vars(whole), dataset[dim].values
         of = "for the " if of_processes(dataset) else "baseline " * (dim == "baseline")
         called = [f", {of}{name}" for name in names]
-        room = max(BELOW_PANEL - max(map(len, called)), BELOW_PANEL // 2)
+        room = max(longest - max(map(len, called)), longest // 2)
         each = shortened(kept[along].values, room)
         labels = [f"{label}{name}" for name in called for label in each]
         dataset = xr.concat(

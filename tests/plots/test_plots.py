@@ -211,7 +211,7 @@ def test_derivatives_along_a_grid_are_curves(sloped):
     assert axes.get_title() == "dose"
     (average,), one = axes.texts, grid.sel(feature="dose")
     numbers = [f"{one[f'average_slope_{moment}'].item():.1f}" for moment in ("mean", "sd")]
-    expected = f"average {numbers[0]} ± {numbers[1]}".replace("-", "\N{MINUS SIGN}")
+    expected = f"mean {numbers[0]} ± {numbers[1]}".replace("-", "\N{MINUS SIGN}")
     assert average.get_text() == f"{expected}\nP(> 0) = {one['probability_positive'].item():.2f}"
     assert average.get_position()[1] > one["band_simultaneous"].max()
     (legend,) = plot.viz["figure"].item().legends
