@@ -52,7 +52,7 @@ from bayes_gpx.validation import count, names_among
 
 AVERAGE = ["average_slope_mean", "average_slope_sd", "probability_positive"]
 
-ONE_LINE = 22
+ONE_LINE = 17
 """Most letters of an average and its sd in one line of a panel."""
 
 NUMBERS = {1: 0.2, 2: 0.45}
