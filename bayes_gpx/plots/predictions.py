@@ -207,8 +207,8 @@ def _response(dataset: xr.Dataset, y: Column | None) -> str:
     held = [name for name in (*KINDS, *known) if f"{name}_mean" in dataset]
     if not held or "value" not in dataset or "obs" not in dataset.dims:
         raise ValueError(
-            "The dataset has no predictions over observations. Pass the result of bx.predictions, "
-            "a single observation as dataset.isel(obs=[0])."
+            "The dataset has no predictions over observations. Pass the result of bx.predictions "
+            "(not of bx.loo_predictions), a single observation as dataset.isel(obs=[0])."
         )
     linear = held[0] in ("smooth", "f")
     lacking = [] if linear or held[0] in dataset else held[:1]

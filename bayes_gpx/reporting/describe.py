@@ -12,7 +12,7 @@ from bayes_gpx.aliases import Labels
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.naming import of_quantile
 from bayes_gpx.draws.points import rows_labelled
-from bayes_gpx.plots.selection import against
+from bayes_gpx.plots.selection import against, short
 from bayes_gpx.reporting.estimands import (
     estimand,
     function_of,
@@ -24,8 +24,8 @@ from bayes_gpx.reporting.estimands import (
 )
 from bayes_gpx.reporting.page import change, interval, number
 
-MOST_ROWS, MOST_CELLS = 3, 6
-"""Most rows, and numbers of each, that a paragraph contains; a table holds more."""
+MOST_ROWS, MOST_CELLS, MOST_LETTERS = 3, 6, 200
+"""Most rows, numbers of each, and letters of its label in a paragraph; a table holds more."""
 
 SHOWN = {
     "predictions": ("survival", "hazard", "quantile", "probability", "rate", "y", "f"),
@@ -109,7 +109,7 @@ def describe(result: xr.Dataset, *, obs: Labels | None = None) -> str:
         rows = rows_labelled(result[by].values, obs) if by == "obs" else np.arange(len(result[by]))
         chosen = rows if obs is not None else rows[:MOST_ROWS]
         for row in chosen:
-            own, label = result.isel({by: row}), result[by].values[row]
+            own, label = result.isel({by: row}), short(result[by].values[row], MOST_LETTERS)
             cells = "; ".join(_cells(own, mean.isel({by: row}), shown))
             said.append(
                 f"{'Observation' if by == 'obs' else 'Average over observations,'} {label}: "
@@ -191,7 +191,7 @@ def _label(result: xr.Dataset, at: Mapping[Any, Any]) -> str:
 
 def _estimate(result: xr.Dataset, quantity: str, mean: float, at: Mapping[Any, Any]) -> str:
     """An estimate with its interval, or else with its sd."""
-    signed = quantity in CHANGES
+    signed = quantity in CHANGES and result.attrs.get("comparison") != "ratio"
     known = result.get(f"{quantity}_interval", result.get(f"{quantity}_band"))
     if known is not None and np.isfinite(ends := known.isel(at).values).all():
         return change(mean, *ends) if signed else f"{number(mean)} {interval(*ends)}"

@@ -176,7 +176,7 @@ def _html(findings: Findings, pages: Sequence[Page], link: str | None) -> str:
         "title": f"{data.y_name}: predictions, explained",
         "link": link,
         "subtitle": f"{findings.model.specification.family} fitted to {data.n} observations of "
-        f"{data.sources[0]} features",
+        f"{data.sources[0]} feature{'s' * (data.sources[0] != 1)}",
     }
     about["results"] = _json(findings)
     return environment.get_template("report.html.j2").render(pages=pages, **about)

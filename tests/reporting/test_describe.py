@@ -167,3 +167,13 @@ def test_groups_that_were_asked_for_are_described():
     said = bx.describe(found)
     for label, mean in zip("uv", means, strict=True):
         assert f"Average over observations, {label}: +{number(mean)} " in said
+
+
+def test_dates_of_rows_and_ratios_are_written_as_such():
+    days = pd.date_range("1987-06-01", periods=12)
+    X = pd.DataFrame({"a": np.linspace(-1, 1, 12)}, index=days)
+    model, theta = bx.GP(X, pd.Series(3.0 + X["a"], days)), {"lengthscale": [2.0], "amplitude": 1.0}
+    theta["sigma"] = 0.1
+    known = bx.comparisons(model, theta, obs=days[:1], comparison="ratio", seed=1, **QUIET)
+    said = bx.describe(known)
+    assert "Observation 1987-06-01: a +1 sd: " in said and "sd: +" not in said
