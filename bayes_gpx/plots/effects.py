@@ -274,7 +274,9 @@ def plot_components(
         one = chosen.sel(component=da["component"].item())
         name = "" if one["component"] == one["along"] else short(one["component"], 2 * WIDEST)
         share = one["share"]
-        said = "" if share.isnull() else f"{100 * share.item():z.0f}%".replace("-", "\N{MINUS SIGN}")
+        said = (
+            "" if share.isnull() else f"{100 * share.item():z.0f}%".replace("-", "\N{MINUS SIGN}")
+        )
         if len(name) > WIDEST - 6:
             name = name.replace(":", ":<br>" if backend == "plotly" else ":\n", 1)
         return f"{name} ({said})" if name and said else name or said

@@ -467,3 +467,18 @@ def test_rows_of_two_processes_are_explained_by_the_mean_and_by_the_sd(data):
     assert last.get_text() == f"prediction: {predicted['sd_mean'].item():.4g}"
     assert "Strongest effects on pressure, on average over 40" in told(SUMMARY, findings)[1]
     assert "relative error of" in told(CAUTIONS, findings)[1]
+
+
+def test_means_beyond_the_longest_duration_are_pointed_out():
+    X = pd.DataFrame({"dose": np.linspace(-1.0, 1.0, 20)})
+    weeks = pd.Series(np.where(X["dose"] > 0.5, 52.0, 10.0 + 20.0 * (X["dose"] + 1.0)), name="week")
+    theta = {"lengthscale": [2.0], "amplitude": 1.0, "shape": 2.0}
+    said = []
+    for kinds in (np.where(X["dose"] > 0.5, "right", "none"), None):
+        model = bx.GP(X, weeks, likelihood="weibull", censoring=kinds)
+        findings = Findings(model, theta, None, None, **OPTIONS, y_new=None)
+        _, text = told(CAUTIONS, findings)
+        said.append("There the tail of the distribution decides" in text)
+        mean = bx.predictions(model, theta, keep="summary", progressbar=False)["response_mean"]
+        reached = f"Expected values of week reach {number(mean.max().item())}, beyond the largest"
+        assert (reached in text) == said[-1] == (kinds is not None)

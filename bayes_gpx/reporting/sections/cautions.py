@@ -200,6 +200,21 @@ def _outside(findings: Findings) -> Iterator[Part]:
         yield Prose(told, "bad")
 
 
+def _tail(findings: Findings) -> Iterator[Part]:
+    """Means beyond the largest response, where some are censored."""
+    training, event = findings.model.training, findings.model.specification.event
+    if not training.censored or event is not None:
+        return
+    longest, largest = training.y.max(), float(findings.predicted["response_mean"].max())
+    if largest > longest:
+        yield Prose(
+            f"Expected values of {training.y_name} reach {number(largest)}, beyond the largest "
+            f"observation, {number(longest)}. There the tail of the distribution decides, and not "
+            "the data: explain the probability of an event, by model.of_event('survival', at).",
+            "bad",
+        )
+
+
 def _sigma_w(findings: Findings) -> Iterator[Part]:
     model = findings.model
     if model.specification.family != "GPX":
@@ -243,5 +258,5 @@ OF_FIT = (_inference, _hidden, _examined, _imputed, _copies, contradicted)
 CAUTIONS = Section(
     "warnings",
     "What to watch out for",
-    (*OF_FIT, _baseline, _outside, _sigma_w, _completeness),
+    (*OF_FIT, _baseline, _outside, _tail, _sigma_w, _completeness),
 )
