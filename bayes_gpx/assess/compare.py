@@ -98,7 +98,7 @@ def compare(
         - `held_out`, `held_out_se`: sum of the log predictive densities of the new responses, and
           its standard error;
         - `khat`: largest Pareto k of the weights; above 0.7, with a warning, a few draws decide
-          a score. NaN for fits with one draw, whose scores are too high;
+          a score. NaN for fits with one draw: their scores are too high;
         - `fit`, `note`: the method of the fit, and the difference from the first model in words.
 
     Raises

@@ -142,7 +142,7 @@ def read_labels(
     y: Any, known: Any = None, *, two: bool = False, name: str = "y"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Codes (n,) of class labels, as floats, and the distinct labels (C,), in their order."""
-    # The order is the one of an ordered categorical, and else that of sorted labels.
+    # An ordered categorical has its own order; other labels are sorted.
     # Labels are strings, booleans or whole numbers. With `known` labels of the training data no
     # other may appear, and not all need to. `two` requires exactly two. ValueError for missing,
     # fractional, mixed or unknown labels, and for a wrong number of distinct ones.

@@ -99,7 +99,7 @@ class Wanted:
 
     @property
     def expected(self) -> str:
-        """What a column of words or dates should hold."""
+        """The content in place of words or dates."""
         return "expected numbers" + ", as in the training data" * (not self.beside)
 
     @property

@@ -42,8 +42,8 @@ LARGEST_RESIDUAL = 1e-6
 """Share of the largest difference (or its variance) that quadrature may leave unexplained."""
 
 REFINED, MOST_POINTS = (128, 512), 3e8
-"""Nodes of quadratures that follow where "exact" leaves more than this, as of a season over many
-periods, and most pairs of nodes for all rows and draws: half a minute."""
+"""Nodes of quadratures that are tried if "exact" leaves more, such as for a season over many
+periods; and most pairs of nodes for all rows and draws, which take half a minute."""
 
 LEAST_DIFFERENCE = 1e-4
 """Smallest difference that residuals are compared with, relative to the response's sd.

@@ -201,7 +201,7 @@ def _averages(
 ) -> xr.Dataset:
     """Averages of the mean response over rows, draw by draw: averages of f have other means."""
     if path is not None:
-        raise ValueError("path was given with by, whose averages are few. Leave path out.")
+        raise ValueError("path was given with by, but averages are few. Leave path out.")
     with or_else("Averages of the response", "or pass on='latent'"):
         dims = {"obs": where.index}
         drawn = drawn_at(model, idata, where, "response", dims, exposure=exposure, **shown)

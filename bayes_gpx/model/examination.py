@@ -49,7 +49,7 @@ WIDER = {
     "poisson": ("Poisson", "likelihood='negative_binomial'"),
     "binomial": ("binomial", "likelihood='beta' for the proportions"),
 }
-"""Likelihoods of counts by whose name, and another that lets counts vary more."""
+"""Likelihoods of counts as sentences name them, and others that let counts vary more."""
 
 FAR, EXPECTED = 4.0, 1e-3
 """A row is an outlier this many standard deviations from its prediction by the others; and the

@@ -65,7 +65,7 @@ MOST_CHUNKS = 24
 
 def in_chunks(nodes: Rule, size: int, ndim: int) -> Iterator[tuple]:
     """Yield `size` nodes and weights at a time, on an axis before `ndim` axes of length 1."""
-    # Of many nodes more at a time: each chunk has its own piece of the graph to be compiled.
+    # Chunks of many nodes are larger, because each chunk is compiled as a piece of the graph.
     size = max(size, -(-len(nodes.t) // MOST_CHUNKS))
     for start in range(0, len(nodes.t), size):
         yield tuple(part[start : start + size].reshape((-1, *[1] * ndim)) for part in nodes)
