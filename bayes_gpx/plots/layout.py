@@ -41,6 +41,9 @@ POINTS, LINE = 10, 88
 BETWEEN, SHORT = 6, 10
 """Letters between the titles of two panels next to each other, and in the shortest line."""
 
+SLANTED = 3
+"""Letters of room that a slanted name below a panel needs."""
+
 SURE = 0.5
 """Share of a line that panels next to each other have for their titles in any layout."""
 
@@ -203,7 +206,8 @@ def add_title(pc: PlotCollection, text: str, *, grows: bool) -> None:
                 _wrap(axes.title, across)
             named = isinstance(axes.xaxis.get_major_locator(), FixedLocator)
             levels = axes.get_xticklabels() if named else []
-            levels = [level for level in levels if not level.get_rotation()]
+            if len(levels) > across // SLANTED:  # upright names need less room
+                levels = [level for level in levels if not level.get_rotation()]
             if sum(len(level.get_text()) + 1 for level in levels) > across:
                 for level in levels:
                     level.set(rotation=25, ha="right", rotation_mode="anchor")
