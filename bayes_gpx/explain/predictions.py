@@ -29,6 +29,7 @@ from bayes_gpx.validation import one_of
 
 if TYPE_CHECKING:
     from bayes_gpx.draws.points import Points
+    from bayes_gpx.draws.questions import Question
     from bayes_gpx.model.model import Model
 
 FAR = 10.0
@@ -159,8 +160,9 @@ def _answer(
     **options: Any,
 ) -> xr.Dataset:
     """f, and new responses around it where noise is not normal."""
-    joint_classes = model.specification.classes is not None and where.by is None
-    quantity = questions.value(model, across=joint_classes)
+    several = model.specification.classes is not None
+    across = several and (where.by is None or on == "response")
+    quantity = questions.value(model, across=across)
     given = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
     exposures, itself = exposures_at(model, given, where), model.specification.response
     if on == "latent" or itself.mean_name is None and model.specification.normal:
@@ -176,8 +178,7 @@ def _answer(
         mean_alone = exposures is None and where.by is None
         return found.assign(response_mean=found["f_mean"]) if mean_alone else found
     if where.by is not None and not model.specification.processes:
-        known = cast(np.ndarray, exposures)
-        return _averages(model, idata, where, known, **options).assign_attrs(quantity.attrs)
+        return _averages(model, idata, quantity, where, cast(np.ndarray, exposures), **options)
     options["response"] = NewResponses(model, cast(np.ndarray, exposures))
     found = evaluate(model, idata, quantity, where, on="latent", **options)
     if model.specification.processes:
@@ -189,6 +190,7 @@ def _answer(
 def _averages(
     model: Model,
     idata: Draws,
+    quantity: Question,
     where: Points,
     exposure: np.ndarray,
     *,
@@ -199,16 +201,23 @@ def _averages(
     ci_prob: float | None = None,
     **shown: Any,
 ) -> xr.Dataset:
-    """Averages of the mean response over rows, draw by draw: averages of f have other means."""
+    """Averages of the mean response over rows: of the rows' exact means, and of joint draws."""
     if path is not None:
         raise ValueError("path was given with by, but averages are few. Leave path out.")
+    alone = replace(where, by=None).having(weights=None)
+    known: dict[str, Any] = shown | {"on": "latent", "keep": "summary"}
+    known["response"] = NewResponses(model, exposure)
+    rows = evaluate(model, idata, quantity, alone, **known)
+    _warn_of_rates(model, rows)
     with or_else("Averages of the response", "or pass on='latent'"):
-        dims = {"obs": where.index}
-        drawn = drawn_at(model, idata, where, "response", dims, exposure=exposure, **shown)
+        shown |= {"exposure": exposure, "smooth": False}
+        drawn = drawn_at(model, idata, alone, "response", {"obs": where.index}, **shown)
     name, prob = model.specification.response.mean_name, interval_probability(ci_prob)
     means = summed(drawn, where.by)
     found = result_of(model, "latent", name, means, covariance, keep, prob)
-    return found.assign(under_one_name(cast(Any, found), name))
+    found[f"{name}_mean"] = summed(rows[f"{name}_mean"], where.by)
+    attrs = quantity.attrs | {"moments": rows.attrs["moments"]}
+    return found.assign(under_one_name(cast(Any, found), name)).assign_attrs(attrs)
 
 
 def _of_processes(found: xr.Dataset) -> xr.Dataset:

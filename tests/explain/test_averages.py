@@ -264,6 +264,22 @@ def test_expected_counts_are_averaged_at_the_exposures_of_their_rows():
     assert "(unit: y)" in bx.describe(found)
 
 
+@pytest.mark.parametrize("approximation", [None, bx.Inducing(8)])
+def test_deviations_of_rows_raise_the_average_rate(approximation):
+    """A rate is not linear in f, so deviations do not average out."""
+    counts = np.random.default_rng(2).poisson(3.0, N)
+    model = bx.GPX(X, counts, X, likelihood="poisson", approximation=approximation)
+    theta = {"lengthscale": [2.0, 2.0], "amplitude": 0.3, "sigma_w": 0.5}
+    found = bx.predictions(model, theta, by=GROUPS, seed=1, **QUIET)
+    rows = bx.predictions(model, theta, **SUMMARY)
+    assert_allclose(found["rate_mean"], WEIGHTS @ rows["rate_mean"].values, rtol=1e-10)
+    drawn = found["rate"].values[0]
+    error = drawn.std(axis=0) / np.sqrt(1000)
+    assert (np.abs(drawn.mean(axis=0) - found["rate_mean"].values) < 5.0 * error).all()
+    smooth = bx.predictions(model, theta | {"sigma_w": 1e-6}, by=GROUPS, seed=1, **SUMMARY)
+    assert (np.abs(found["rate_mean"] - smooth["rate_mean"]) > 10.0 * error).any()
+
+
 def test_averages_over_many_baselines_are_those_of_parts_of_them(model):
     many, some = rng.normal(size=(52, 2)), X.index[:2]
     found = bx.attributions(model, THETA, by=True, baseline=many, obs=some, seed=1, **SUMMARY)
