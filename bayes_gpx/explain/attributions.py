@@ -219,14 +219,28 @@ def _explained(
         found = _averaged(model, idata, quantity, where, **options)
     else:
         found = evaluate(model, idata, quantity, where, **options)
-        draws = hyperparameter_draws(model, idata, options.get("num_draws"))
-        points = len(where.X) * where.paths * model.training.d**2 * len(draws)
-        for finer in REFINED if method == "exact" else ():
-            if not _missed(model, found, on) or finer**2 * points > MOST_POINTS:
-                break
-            quantity = questions.attribution(model, name, "gauss_legendre", finer)
-            found = evaluate(model, idata, quantity, where, **options)
+        if method == "exact" and _missed(model, found, on):
+            found = _refined(model, idata, found, where, name, **options)
     warn_if_incomplete(model, found, on)
+    return found
+
+
+def _refined(
+    model: Model,
+    idata: Draws,
+    found: xr.Dataset,
+    where: Points,
+    name: str,
+    on: str = "response",
+    **options: Any,
+) -> xr.Dataset:
+    """Attributions by quadratures of more nodes, until they add up or would take too long."""
+    draws = len(hyperparameter_draws(model, idata, options.get("num_draws")))
+    points = len(where.X) * where.paths * model.training.d**2 * draws
+    for steps in REFINED:
+        if steps**2 * points <= MOST_POINTS and _missed(model, found, on):
+            quantity = questions.attribution(model, name, "gauss_legendre", steps)
+            found = evaluate(model, idata, quantity, where, on=on, **options)
     return found
 
 

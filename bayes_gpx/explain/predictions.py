@@ -113,8 +113,8 @@ def predictions(
 
         With `by`, it is f (Gaussian), `probability`, `rate` or `mean` that is averaged. In a GPX,
         `smooth` is z' g(x): the mean response of all rows at x and z. f adds the row's deviation.
-        Classes are coded 0, 1, ... in `y`, and the attribute `labels` names
-        them; more than two add a last dim `class`, and several outputs a last dim `output`.
+        Classes are coded 0, 1, ... in `y`, and the attribute `labels` names them; more than two add
+        a last dim `class`, and several outputs a last dim `output`.
 
     Raises
     ------
