@@ -258,6 +258,7 @@ def test_expected_counts_are_averaged_at_the_exposures_of_their_rows():
     rows = bx.predictions(model, theta, seed=1, **SUMMARY)["rate_mean"]
     assert_allclose(found["rate_mean"], WEIGHTS @ rows.values, rtol=1e-5)
     assert_allclose(found["rate_mean"] / (WEIGHTS @ exposure), rows[0] / exposure[0], rtol=1e-5)
+    assert_allclose(found["rate"].mean(["chain", "draw"]), found["rate_mean"], rtol=1e-5)
     new = bx.predictions(model, theta, X, by=True, exposure=2.0 * exposure, seed=1, **SUMMARY)
     assert_allclose(new["response_mean"], 2.0 * rows.mean(), rtol=1e-5)
     assert "Average over observations, north: " in bx.describe(found)
@@ -267,8 +268,9 @@ def test_expected_counts_are_averaged_at_the_exposures_of_their_rows():
 @pytest.mark.parametrize("approximation", [None, bx.Inducing(8)])
 def test_deviations_of_rows_raise_the_average_rate(approximation):
     """A rate is not linear in f, so deviations do not average out."""
-    counts = np.random.default_rng(2).poisson(3.0, N)
-    model = bx.GPX(X, counts, X, likelihood="poisson", approximation=approximation)
+    counts, hours = np.random.default_rng(2).poisson(3.0, N), np.linspace(0.5, 2.0, N)
+    options = {"likelihood": "poisson", "exposure": hours, "approximation": approximation}
+    model = bx.GPX(X, counts, X, **options)
     theta = {"lengthscale": [2.0, 2.0], "amplitude": 0.3, "sigma_w": 0.5}
     found = bx.predictions(model, theta, by=GROUPS, seed=1, **QUIET)
     rows = bx.predictions(model, theta, **SUMMARY)

@@ -1,5 +1,6 @@
 """What a fit is found to lack: each message where its cause is, and none where it is not."""
 
+import re
 import warnings
 
 import numpy as np
@@ -238,6 +239,13 @@ def test_successes_that_vary_more_than_binomial_ones():
     said = told(bx.GP(X, wide, likelihood="binomial", trials=trials))
     assert "times as much as binomial counts" in said
     assert "likelihood='beta' for the proportions." in said
+    # Around a proportion that is nearly the same in all rows it is Pearson's statistic.
+    options = {"likelihood": "binomial", "trials": trials, "priors": {"amplitude": 0.003}}
+    said, p = told(bx.GP(X, wide, **options)), wide.sum() / trials.sum()
+    ratio = np.mean((wide - trials * p) ** 2 / (trials * p * (1.0 - p)))
+    found = float(re.search(r"Counts vary (\S+) times", said)[1])
+    assert found == pytest.approx(ratio, rel=0.05)
+    assert "so intervals are too narrow. Use likelihood='beta'" in said
 
 
 def test_large_counts_that_other_rows_predict_roughly_are_no_overdispersion():
