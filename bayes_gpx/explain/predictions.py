@@ -205,8 +205,8 @@ def _averages(
     if path is not None:
         raise ValueError("path was given with by, but averages are few. Leave path out.")
     alone = replace(where, by=None).having(weights=None)
-    known: dict[str, Any] = shown | {"on": "latent", "keep": "summary"}
-    known["response"] = NewResponses(model, exposure)
+    response = NewResponses(model, exposure)
+    known: dict[str, Any] = shown | {"on": "latent", "keep": "summary", "response": response}
     rows = evaluate(model, idata, quantity, alone, **known)
     _warn_of_rates(model, rows)
     with or_else("Averages of the response", "or pass on='latent'"):
@@ -216,7 +216,7 @@ def _averages(
     means = summed(drawn, where.by)
     found = result_of(model, "latent", name, means, covariance, keep, prob)
     found[f"{name}_mean"] = summed(rows[f"{name}_mean"], where.by)
-    attrs = quantity.attrs | {"moments": rows.attrs["moments"]}
+    attrs = quantity.attrs | response.attrs
     return found.assign(under_one_name(cast(Any, found), name)).assign_attrs(attrs)
 
 

@@ -262,6 +262,9 @@ def test_expected_counts_are_averaged_at_the_exposures_of_their_rows():
     new = bx.predictions(model, theta, X, by=True, exposure=2.0 * exposure, seed=1, **SUMMARY)
     assert_allclose(new["response_mean"], 2.0 * rows.mean(), rtol=1e-5)
     assert "Average over observations, north: " in bx.describe(found)
+    labels = bx.GP(X, y > 0, likelihood="bernoulli")
+    known = bx.predictions(labels, theta, by=GROUPS, seed=1, **SUMMARY)
+    assert "the probability of True at x" in bx.describe(known)
     assert "(unit: y)" in bx.describe(found)
 
 
