@@ -214,22 +214,22 @@ def read_positive(values: Any, frame: Frame, name: str) -> np.ndarray:
 
 
 def read_responses(
-    Y: Any, frame: Frame, read: Callable[[np.ndarray], tuple] | None = None, name: str = "y"
+    Y: Any, frame: Frame, read: Callable[[np.ndarray], tuple] | None
 ) -> tuple[np.ndarray, tuple[str, ...], Any]:
     """Read several responses of each row of X, (n, q), NaN at gaps; their names, and labels."""
     # ValueError if Y is no table of numbers, or if its number of rows or index differs from X's.
     # `read` checks and encodes labels, which all outputs have in common; labels are else None.
-    table = _open(Y, name, name)
-    refuse_repeated(table.columns, name)
+    table = _open(Y, "y", "y")
+    refuse_repeated(table.columns, "y")
     if not table.columns:
-        raise ValueError(f"{name} has no columns. Pass at least one output.")
+        raise ValueError("y has no columns. Pass at least one output.")
     if table.n_rows != len(frame):
         raise ValueError(
-            f"X has {len(frame)} rows and {name} has {table.n_rows}. Pass one row of outputs for "
+            f"X has {len(frame)} rows and y has {table.n_rows}. Pass one row of outputs for "
             "each row of X."
         )
     if table.labelled and frame.labelled:
-        refuse_misaligned(frame.index, table.index, "X", name)
+        refuse_misaligned(frame.index, table.index, "X", "y")
     if read is not None:
         cells = [[*table.column(j)] for j in range(len(table.columns))]
         entries = np.array(cells, dtype=object).reshape((len(cells), -1)).T
@@ -238,13 +238,13 @@ def read_responses(
         codes[known], labels = read(entries[known])
         return codes, tuple(table.columns), labels
     for j, column in enumerate(table.columns):
-        _refuse_truths(np.asarray(table.column(j)), f"{name}, column {column!r},")
+        _refuse_truths(np.asarray(table.column(j)), f"y, column {column!r},")
     columns = [
-        numeric(table.column(j), name, column, table.index, cure=OF_OUTPUTS)
+        numeric(table.column(j), "y", column, table.index, cure=OF_OUTPUTS)
         for j, column in enumerate(table.columns)
     ]
     for column, values in zip(table.columns, columns, strict=True):
-        refuse_infinite(values, f"{name}, column {column!r},", table.index)
+        refuse_infinite(values, f"y, column {column!r},", table.index)
     return np.column_stack(columns), tuple(table.columns), None
 
 

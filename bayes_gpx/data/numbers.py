@@ -90,7 +90,7 @@ CATEGORIES = "in pandas .astype('category'), in polars .cast(pl.Categorical)"
 
 
 def _from_objects(
-    values: np.ndarray, where: str, index: Sequence[Any] | np.ndarray, cure: str | None = None
+    values: np.ndarray, where: str, index: Sequence[Any] | np.ndarray, cure: str | None
 ) -> np.ndarray:
     """Numbers from an object column; raises with the first invalid row, and a fix."""
     numbers = np.empty(len(values))

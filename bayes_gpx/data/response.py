@@ -43,36 +43,35 @@ KINDS = {
 """What a label may be; booleans first, since they are numbers too."""
 
 
-def read_reals(y: Any, name: str = "y") -> np.ndarray:
+def read_reals(y: Any) -> np.ndarray:
     """Finite real numbers, (n,); ValueError for anything else."""
-    values = _plain(y, name)
+    values = _plain(y)
     entries = values.tolist() if values.dtype.kind not in "biuf" else ()
-    refuse_words(entries, name)
+    refuse_words(entries, "y")
     for value in entries:
         if _kind(type(value)) not in ("booleans", "numbers"):
             raise ValueError(
-                f"{name} holds {value!r} ({type(value).__name__}), instead of a number. For "
+                f"y holds {value!r} ({type(value).__name__}), instead of a number. For "
                 "classes use likelihood='bernoulli' (two) or 'categorical'."
             )
     numbers = values.astype("float64")
     bad = np.flatnonzero(~np.isfinite(numbers))
     if len(bad):
         raise ValueError(
-            f"{name} has {len(bad)} infinite values, the first at position {bad[0]}. Drop those "
-            "rows."
+            f"y has {len(bad)} infinite values, the first at position {bad[0]}. Drop those rows."
         )
     return numbers
 
 
-def read_counts(y: Any, name: str = "y") -> np.ndarray:
+def read_counts(y: Any) -> np.ndarray:
     """Whole numbers of at least 0, as floats (n,); ValueError for anything else."""
-    counts = read_reals(y, name)
+    counts = read_reals(y)
     bad = np.flatnonzero((counts < 0) | (counts != np.floor(counts)))
     if len(bad):
         value = float(counts[bad[0]])
         kind = "negative" if value < 0 else "fractional"
         raise ValueError(
-            f"{name} is {kind} at position {bad[0]}: {value!r}, but counts must be 0, 1, 2, ... "
+            f"y is {kind} at position {bad[0]}: {value!r}, but counts must be 0, 1, 2, ... "
             "For rates, pass counts as y and the time or area as exposure; for real numbers use "
             "likelihood='normal'."
         )
@@ -84,7 +83,7 @@ MOST_CATEGORIES = 100
 
 
 def read_categories(
-    y: Any, first: int, count: int, names: Sequence[str] = (), name: str = "y"
+    y: Any, first: int, count: int, names: Sequence[str]
 ) -> tuple[np.ndarray, tuple[str, ...]]:
     """Whole numbers (n,), among `count` known ones if any; and the names of codes 0, 1, ..."""
     # An ordered categorical is coded by the known `names`, or by its own. One of whole numbers
@@ -95,26 +94,25 @@ def read_categories(
     coded = bool(own) or any(isinstance(v, str) for v in cells)
     if coded and not names and not getattr(kind, "ordered", own):
         raise ValueError(
-            f"{name} has categories without an order. Pass whole numbers, or order the "
-            f"categories, as with pd.Categorical({name}, categories=[...], ordered=True)."
+            "y has categories without an order. Pass whole numbers, or order the "
+            "categories, as with pd.Categorical(y, categories=[...], ordered=True)."
         )
     numbered = own and all(isinstance(v, Real) for v in own)
     if not names and own and not (numbered and own == [own[0] + k for k in range(len(own))]):
         if count:
             raise ValueError(
-                f"{name} has named categories, and the training data whole numbers. Pass the "
-                "numbers."
+                "y has named categories, and the training data whole numbers. Pass the numbers."
             )
         names = tuple(map(str, own))
     if names and coded:
         for cell in dict.fromkeys(str(v) for v in cells if not is_missing(v)):
-            one_of(name, cell, names)
+            one_of("y", cell, names)
         y = np.array([np.nan if is_missing(v) else names.index(str(v)) for v in cells])
-    values = read_reals(y, name)
+    values = read_reals(y)
     bad = np.flatnonzero(values != np.floor(values))
     if len(bad):
         raise ValueError(
-            f"{name} is {float(values[bad[0]])!r} at position {bad[0]}, but ordered categories are "
+            f"y is {float(values[bad[0]])!r} at position {bad[0]}, but ordered categories are "
             "whole numbers, or an ordered pandas categorical. For real numbers use "
             "likelihood='normal'."
         )
@@ -122,7 +120,7 @@ def read_categories(
     bad = np.flatnonzero((values < low) | (values > high))
     if len(bad):
         raise ValueError(
-            f"{name} is {values[bad[0]]:g} at position {bad[0]}, but the training data have the "
+            f"y is {values[bad[0]]:g} at position {bad[0]}, but the training data have the "
             f"categories {low:g} to {high:g}. Drop these rows, or fit a model to rows of all "
             "categories."
         )
@@ -138,27 +136,25 @@ def refuse_categories(low: int, high: int) -> None:
         )
 
 
-def read_labels(
-    y: Any, known: Any = None, *, two: bool = False, name: str = "y"
-) -> tuple[np.ndarray, np.ndarray]:
+def read_labels(y: Any, known: Any = None, *, two: bool = False) -> tuple[np.ndarray, np.ndarray]:
     """Codes (n,) of class labels, as floats, and the distinct labels (C,), in their order."""
     # An ordered categorical has its own order; other labels are sorted.
     # Labels are strings, booleans or whole numbers. With `known` labels of the training data no
     # other may appear, and not all need to. `two` requires exactly two. ValueError for missing,
     # fractional, mixed or unknown labels, and for a wrong number of distinct ones.
     if known is None:
-        codes, found = labels_of_part(y, name)
-        _check_number(found, two, name)
+        codes, found = labels_of_part(y)
+        _check_number(found, two)
         if levels := [str(level) for level in _ordered_levels(y)]:
             places = np.argsort([levels.index(str(label)) for label in found])
             codes, found = np.argsort(places)[codes.astype(int)].astype("float64"), found[places]
         return codes, found
-    values, known = _as_labels(_plain(y, name), name), np.asarray(known)
+    values, known = _as_labels(_plain(y)), np.asarray(known)
     found = np.unique(values)
     new = found[~np.isin(found, known)] if _like(found, known) else found
     if len(new):
         raise ValueError(
-            f"{name} has the labels {new.tolist()}, but the training data only have "
+            f"y has the labels {new.tolist()}, but the training data only have "
             f"{known.tolist()}. Drop these rows, or fit a model to rows of all these classes."
         )
     places = np.argsort(known)
@@ -173,9 +169,9 @@ def _ordered_levels(y: Any) -> list[Any]:
     return own if getattr(kind, "ordered", own) else []
 
 
-def labels_of_part(y: Any, name: str = "y") -> tuple[np.ndarray, np.ndarray]:
+def labels_of_part(y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Codes and labels as from `read_labels`, for rows that need not have all labels."""
-    values = _as_labels(_plain(y, name), name)
+    values = _as_labels(_plain(y))
     found = np.unique(values)
     return np.searchsorted(found, values).astype("float64"), found
 
@@ -189,28 +185,28 @@ def _like(found: np.ndarray, known: np.ndarray) -> bool:
     return found.dtype.kind == known.dtype.kind or {found.dtype.kind, known.dtype.kind} <= set("iu")
 
 
-def _check_number(found: np.ndarray, two: bool, name: str) -> None:
+def _check_number(found: np.ndarray, two: bool) -> None:
     shown = found[:6].tolist()
     if len(found) == 1:
         raise ValueError(
-            f"{name} has one class only, {shown[0]!r}, but needs at least two. Nothing can be "
+            f"y has one class only, {shown[0]!r}, but needs at least two. Nothing can be "
             "learnt from constant labels, so add rows of another class."
         )
     if two and len(found) > 2:
         more = ", ..." if len(found) > 6 else ""
         raise ValueError(
-            f"{name} has {len(found)} different labels ({str(shown)[1:-1]}{more}); "
+            f"y has {len(found)} different labels ({str(shown)[1:-1]}{more}); "
             "likelihood='bernoulli' expects two. Use likelihood='categorical', or for counts "
             "'poisson'."
         )
 
 
-def texts(y: Any, name: str = "y") -> list[str]:
+def texts(y: Any) -> list[str]:
     """Labels as text, the same for whole numbers of any type; a list (n,)."""
-    return [str(label) for label in _as_labels(_plain(y, name), name)]
+    return [str(label) for label in _as_labels(_plain(y))]
 
 
-def _plain(y: Any, name: str) -> np.ndarray:
+def _plain(y: Any) -> np.ndarray:
     """An array of one dimension with nothing missing; dtype object unless simple."""
     values = np.asarray(y)
     if np.ma.isMaskedArray(y):
@@ -218,7 +214,7 @@ def _plain(y: Any, name: str) -> np.ndarray:
         values[np.ma.getmaskarray(y)] = None
     if values.ndim != 1:
         raise ValueError(
-            f"{name} has shape {values.shape}, but must have one dimension, with one value for "
+            f"y has shape {values.shape}, but must have one dimension, with one value for "
             "each row of X."
         )
     if values.dtype.kind in "biufUT":
@@ -229,23 +225,22 @@ def _plain(y: Any, name: str) -> np.ndarray:
     bad = np.flatnonzero(missing)
     if len(bad):
         raise ValueError(
-            f"{name} has {len(bad)} missing values, the first at position {bad[0]}. Drop those "
-            "rows."
+            f"y has {len(bad)} missing values, the first at position {bad[0]}. Drop those rows."
         )
     return values
 
 
-def _as_labels(values: np.ndarray, name: str) -> np.ndarray:
+def _as_labels(values: np.ndarray) -> np.ndarray:
     """Strings, booleans or whole numbers in an array that sorts."""
     kinds = sorted({_kind(of_value) for of_value in set(map(type, values))})
     if len(kinds) > 1:
         raise ValueError(
-            f"{name} mixes {' and '.join(kinds)}, but class labels must be of one kind. Convert "
+            f"y mixes {' and '.join(kinds)}, but class labels must be of one kind. Convert "
             "them, for example with .astype(str)."
         )
     if kinds[0] not in KINDS:
         raise ValueError(
-            f"{name} holds labels of type {kinds[0]}, but they must be strings, booleans or whole "
+            f"y holds labels of type {kinds[0]}, but they must be strings, booleans or whole "
             "numbers. Convert them, for example with .astype(str)."
         )
     values = np.array(values.tolist())
@@ -254,7 +249,7 @@ def _as_labels(values: np.ndarray, name: str) -> np.ndarray:
         if len(bad) or not np.isfinite(values).all():
             value = float(values[bad[0]]) if len(bad) else np.inf
             raise ValueError(
-                f"{name} holds {value!r}, but class labels must be strings, booleans or whole "
+                f"y holds {value!r}, but class labels must be strings, booleans or whole "
                 "numbers. For real numbers use likelihood='normal'."
             )
         values = values.astype("int64")

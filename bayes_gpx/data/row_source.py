@@ -74,7 +74,7 @@ class FileRows(RowSource):
         return self._opened(self.paths[0]).schema.names
 
     def _opened(self, path: str) -> Any:
-        import pyarrow.dataset
+        import pyarrow.dataset  # noqa: F401
 
         kind = ENDINGS[Path(path).suffix.lower()]
         try:
@@ -103,7 +103,7 @@ class ArrowRows(RowSource):
 
     def frames(self) -> Iterator[pd.DataFrame]:
         """Read batches of rows, which are numbered from 0 over all of them."""
-        import pyarrow.dataset
+        import pyarrow.dataset  # noqa: F401
 
         opened = pyarrow.dataset.dataset(self.rows) if hasattr(self.rows, "shape") else self.rows
         yield from _batches(opened, "The Arrow data")

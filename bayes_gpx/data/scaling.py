@@ -59,7 +59,7 @@ def warn_of_copies(frame: Frame, name: str, moments: Moments | None = None) -> N
         warn(told)
 
 
-def copies_told(frame: Frame, name: str, moments: Moments | None = None) -> str | None:
+def copies_told(frame: Frame, name: str, moments: Moments | None) -> str | None:
     """Name columns that hold the same, in a sentence for readers; None without."""
     alike: dict[bytes, list[str]] = {}
     pairs = _directions(frame) if moments is None else _standardized(frame, moments)

@@ -30,7 +30,7 @@ def read_weighed(Z: Any, name: str, *, like: Frame | None = None, **options: Any
     return read_features(Z, name, prefix="z", like=like, **options)
 
 
-def read_sparse(Z: Any, name: str, like: Frame | None = None) -> Frame:
+def read_sparse(Z: Any, name: str, like: Frame | None) -> Frame:
     """Read features with weights (n, p), and keep the entries other than 0."""
     # Columns are matched to those of `like` by the names of a frame, else by position.
     columns = None
@@ -127,7 +127,7 @@ def stacked(tables: Sequence[Any]) -> Any:
 
 
 def entries_by_row(
-    values: sps.csr_array, chosen: np.ndarray | None = None
+    values: sps.csr_array, chosen: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Columns (m, q), `ABSENT` after a row's last, and values (m, q) of entries, with q > 0."""
     # `chosen` are the columns to look for, all by default.

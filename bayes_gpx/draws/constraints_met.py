@@ -52,7 +52,7 @@ class _Moments:
         return [given.process.variance(operator), *moments]
 
 
-def constraints_met(model: ModelLike, idata: Draws, *, progressbar: bool = True) -> xr.Dataset:
+def constraints_met(model: ModelLike, idata: Draws, *, progressbar: bool) -> xr.Dataset:
     """Compare each constraint with the data and the posterior, averaged over hyperparameters."""
     # A statement is one point of a constraint. Equal bounds are a stated value, with noise of that
     # sd. `violation` is the mean over the training rows of the posterior probability to be outside

@@ -170,7 +170,7 @@ def at_training_rows(
     groups: np.ndarray | None = None,
     order: np.ndarray | None = None,
     num_draws: int | None = None,
-    progressbar: bool = True,
+    progressbar: bool,
 ) -> tuple[list[np.ndarray], HyperparameterDraws, float]:
     """Evaluate ``build``, graphs of numbers or arrays from the training data alone, at every draw.
 

@@ -413,7 +413,7 @@ def joint_moments(
     hyper: HyperparameterDraws,
     question: Question,
     where: Points,
-    progressbar: bool = True,
+    progressbar: bool,
 ) -> Iterator[tuple[Mapping[str, Any], np.ndarray, np.ndarray]]:
     """Yield hyperparameters, mean (m,) and covariance (m, m) of f at new rows, in user units."""
     build = _PosteriorMoments(question.operator, "cov", None)

@@ -317,7 +317,7 @@ def values_at(
     draws: int,
     seed: int | None = None,
     progressbar: bool = True,
-    exposure: np.ndarray | float = 1.0,
+    exposure: np.ndarray | float,
 ) -> np.ndarray:
     """Values (chain, draw, m[, C]) of f or the mean response, joint over all rows."""
     shown: dict[str, Any] = {"seed": seed, "progressbar": progressbar}

@@ -293,7 +293,7 @@ def _lengthscale(model: Model) -> str | None:
 def sobol(
     of: Callable[[np.ndarray], np.ndarray],
     X: np.ndarray,
-    seed: int | None = None,
+    seed: int | None,
     groups: np.ndarray | None = None,
     counted: np.ndarray | None = None,
 ) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -104,7 +104,7 @@ def sum_over_terms(
     part_of: Callable[[Term], Tensor],
     shape: tuple,
     *,
-    weighed: bool = False,
+    weighed: bool,
 ) -> Tensor:
     """Sum over `terms` of a quantity that is linear in the kernel and 0 for constants."""
     # `part_of` gives the quantity, of this shape, for one term without its variance.

@@ -79,7 +79,7 @@ class Normal(Real):
         return ndtr((y - f) / self.sd(theta, exposure))
 
     def log_tails(
-        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure
     ) -> tuple[Slopes, Slopes]:
         """Logs of the probabilities of at most y, and of more than y, given f."""
         sd = self.sd(theta, exposure)

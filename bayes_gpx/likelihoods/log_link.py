@@ -64,9 +64,7 @@ class LogLink(ScalarLikelihood):
         return log_average(y, exposure, weights)
 
 
-def log_average(
-    y: np.ndarray, exposure: np.ndarray | None, weights: np.ndarray | None = None
-) -> float:
+def log_average(y: np.ndarray, exposure: np.ndarray | None, weights: np.ndarray | None) -> float:
     """Log of the mean y, or of y per exposure; raises if all y are 0."""
     total, rows = (
         np.sum(v if weights is None else weights * v)

@@ -80,7 +80,7 @@ class LogNormal(_Positive):
         return ndtr(self._distance(f, y, theta, exposure))
 
     def log_tails(
-        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure
     ) -> tuple[Slopes, Slopes]:
         """Logs of the probabilities of at most y, and of more than y, given f."""
         return normal_tails(self._distance(f, y, theta, exposure), theta["sigma"])
@@ -140,7 +140,7 @@ class Gamma(_Positive):
         """Logs of the probabilities of at most y, and of more than y, given f."""
         return self.tails_by_rate(f, y, theta, exposure)
 
-    def log_survival(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None) -> Tensor:
+    def log_survival(self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure) -> Tensor:
         """Log of the probability of more than y given f."""
         distance = pt.minimum(pt.log(y) - log_mean(f, exposure), STEEPEST)
         return log_gammaincc(theta["shape"], theta["shape"] * pt.exp(distance))
@@ -194,7 +194,7 @@ class Weibull(_Positive):
         return pt.log(y) - log_mean(pt.zeros_like(f), exposure) + self._log_ratio(theta)
 
     def log_tails(
-        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure
     ) -> tuple[Slopes, Slopes]:
         """Logs of the probabilities of at most y, and of more than y, given f."""
         return gumbel_tails(self._distance(f, y, theta, exposure), theta["shape"])
@@ -275,7 +275,7 @@ class LogLogistic(_Positive):
         return pt.sigmoid(self._distance(f, y, theta, exposure))
 
     def log_tails(
-        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure
     ) -> tuple[Slopes, Slopes]:
         """Logs of the probabilities of at most y, and of more than y, given f."""
         return logistic_tails(self._distance(f, y, theta, exposure), theta["shape"])

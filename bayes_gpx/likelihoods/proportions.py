@@ -73,7 +73,7 @@ class Beta(Proportioned, Derived):
         return Predictive(both[::-1], None, theta["precision"])
 
     def log_tails(
-        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure
     ) -> tuple[Slopes, Slopes]:
         """Logs of the probabilities of at most y, and of more than y, given f."""
         # In the log odds u of y, where much may be nearer to 0 or 1 than y can be.

@@ -57,7 +57,7 @@ class _ZeroInflated(Inflated, LogLink, Derived):
         return below.or_else(zeros), above
 
     def tails_of_counts(
-        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure = None
+        self, f: Tensor, y: Tensor, theta: Theta, exposure: Exposure
     ) -> list[Slopes]:
         """The same without structural zeros, which have the probability `inflation`."""
         log_share = pt.log1p(-theta["inflation"])

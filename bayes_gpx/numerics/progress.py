@@ -74,9 +74,7 @@ class Bar(Progress):
     # Rich's own `track` starts one even if nothing is displayed, and waits for it where its loop
     # ends. If an error leaves the loop open until Python exits, it waits forever.
 
-    def track(
-        self, sequence: Iterable, *, total: int | None = None, description: str = ""
-    ) -> Iterator:
+    def track(self, sequence: Iterable, *, total: int | None = None, description: str) -> Iterator:
         """Yield the items of a sequence, and count them."""
         task = self.add_task(description, total=length_hint(sequence) if total is None else total)
         for item in sequence:

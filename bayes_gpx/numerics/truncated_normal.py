@@ -20,14 +20,13 @@ def truncated_normal(
     low: np.ndarray,
     high: np.ndarray,
     rng: np.random.Generator,
-    steps: int = STEPS,
 ) -> np.ndarray:
     """Draw from N(mean (D, k), cov (D, k, k)) between `low` and `high` (k,), one draw from each."""
     # In the potential -log N(x | mean, cov), with velocities drawn from N(0, cov), paths are
     # ellipses, x(t) - mean = (x(0) - mean) cos t + v(0) sin t, and reach bounds at known times.
     # There the velocity is reflected, v - 2 cov_i v_i / cov_ii. No step is ever rejected: Pakman
     # and Paninski, "Exact Hamiltonian Monte Carlo for truncated multivariate Gaussians" (2014),
-    # sections 2 and 3.1. Each of the `steps` is a quarter period. Without bounds one step ends at
+    # sections 2 and 3.1. Each of the `STEPS` is a quarter period. Without bounds one step ends at
     # an independent draw. `cov` is positive definite, and bounds may be infinite.
     sd = np.sqrt(np.diagonal(cov, axis1=1, axis2=2))
     inset = INSET * np.minimum(sd, high - low)
@@ -36,7 +35,7 @@ def truncated_normal(
     for first in range(0, len(mean), size):
         own = slice(first, first + size)
         bounds, root = (low - mean[own], high - mean[own]), np.linalg.cholesky(cov[own])
-        for _ in range(steps):
+        for _ in range(STEPS):
             normal = rng.standard_normal((*x[own].shape, 1))
             x[own] = _quarter_period(x[own], (root @ normal)[..., 0], cov[own], *bounds)
     return np.clip(mean + x, low, high)  # the bounds but for round-off

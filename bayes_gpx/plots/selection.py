@@ -219,7 +219,7 @@ def _columns(
 def panel_features(
     dataset: xr.Dataset,
     features: Sequence[str] | None,
-    known: Sequence[str] | None = None,
+    known: Sequence[str] | None,
     most: int = MOST_PANELS,
 ) -> tuple[list[str], str]:
     """Features with a panel each, by default the `most` first known ones, and a description."""

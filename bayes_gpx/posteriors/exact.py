@@ -14,7 +14,7 @@ def noisy_covariance(
     gp: Process,
     X: TensorLike | Operator,
     sigma: TensorLike,
-    Z: TensorLike | None = None,
+    Z: TensorLike | None,
     *,
     ridge: TensorLike = 0.0,
     jitter: TensorLike = 0.0,

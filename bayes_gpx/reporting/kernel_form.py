@@ -35,7 +35,7 @@ type Form = dict[str, Any]
 
 
 def form_of_process(
-    process: Process, d: int, p: int, codes: int = 0, classes: int | None = None
+    process: Process, d: int, p: int, codes: int, classes: int | None
 ) -> tuple[Form, list[Tensor]]:
     """Form of the covariance of f, and its numbers, each (k,).
 

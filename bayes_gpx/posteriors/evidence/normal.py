@@ -70,7 +70,7 @@ class _Factored:
 
 
 def normal_logp_and_slopes(
-    C: np.ndarray, y: np.ndarray, over: np.ndarray | None = None
+    C: np.ndarray, y: np.ndarray, over: np.ndarray | None
 ) -> tuple[float, np.ndarray, np.ndarray]:
     """Return log N(y | 0, C) with its derivatives in C's upper triangle (n, n) and -y (n,).
 
