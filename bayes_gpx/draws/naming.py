@@ -11,7 +11,9 @@ import numpy as np
 import pymc as pm
 import xarray as xr
 
+from bayes_gpx.data.dates import unit_of
 from bayes_gpx.data.features import INTERCEPT, Frame
+from bayes_gpx.data.training import TrainingData
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.stores import describe
 from bayes_gpx.likelihoods import KNOWN
@@ -120,6 +122,13 @@ def values_by_source(
         named = "baseline_level" if baseline else "level"
         said[named] = xr.Variable(dims, np.stack(level, axis=-1))
     return said
+
+
+def units_of(training: TrainingData, frame: Frame, labels: Sequence[str]) -> dict[str, Any]:
+    """Coordinate `unit` of features, days since a date for dates; nothing if none is known."""
+    dates = {column: unit_of(origin) for column, origin in frame.origins.items()}
+    units = [(dict(training.units) | dates).get(label, "") for label in labels]
+    return {"unit": ("feature", units)} if any(units) else {}
 
 
 def _named(levels: Sequence[str], codes: np.ndarray) -> np.ndarray:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import xarray as xr
 
-from bayes_gpx.data.dates import unit_of
 from bayes_gpx.data.features import INTERCEPT, Frame
 from bayes_gpx.draws.averages import shares_of_variance
 from bayes_gpx.draws.intervals import (
@@ -20,7 +19,7 @@ from bayes_gpx.draws.intervals import (
     MOST_NUMBERS,
     mixture_quantile,
 )
-from bayes_gpx.draws.naming import origin, under_one_name, values_by_source, values_of
+from bayes_gpx.draws.naming import origin, under_one_name, units_of, values_by_source, values_of
 from bayes_gpx.draws.new_responses import NewResponses
 from bayes_gpx.draws.normals import blocks, drawn, variances, with_deviations
 
@@ -477,10 +476,7 @@ class Result:
                 variables |= said
             elif set(labels) <= {*frame.columns, INTERCEPT}:
                 variables["value"] = (("obs", "feature"), values_of(frame, values, labels))
-        dates = {column: unit_of(origin) for column, origin in frame.origins.items()}
-        units = [(dict(training.units) | dates).get(label, "") for label in labels]
-        if any(units):
-            coords["unit"] = ("feature", units)
+        coords |= units_of(training, frame, labels)
         if q.center is not None:
             variables["center"] = ("feature", q.center[self._picked])
             variables["offset"] = training.y_scaling.center - np.sum(q.offset)

@@ -18,7 +18,7 @@ from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.averages import By
 from bayes_gpx.draws.evaluate import evaluate
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
-from bayes_gpx.draws.naming import origin, recorded, values_by_source
+from bayes_gpx.draws.naming import origin, recorded, units_of, values_by_source
 from bayes_gpx.draws.points import Points, from_baseline
 from bayes_gpx.draws.questions import is_nonlinear
 from bayes_gpx.draws.random_functions import by_draws, or_else
@@ -332,7 +332,8 @@ def _by_taylor(
             "completeness_residual": ("obs", np.abs(shares.sum(axis=1) - difference)),
             **values_by_source(X, where.X_values, quantity.labels),
         },
-        {"obs": where.index, "feature": list(quantity.labels)},
+        {"obs": where.index, "feature": list(quantity.labels)}
+        | units_of(model.training, X, quantity.labels),
         {
             **origin(model),
             **asked.attrs,

@@ -10,14 +10,13 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Column, Draws, Labels, Table
-from bayes_gpx.data.dates import unit_of
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.averages import By, Weights, by_rows
 from bayes_gpx.draws.evaluate import LARGEST_JOINT, evaluate, row_means
 from bayes_gpx.draws.hyperparameter_draws import HyperparameterDraws, hyperparameter_draws
 from bayes_gpx.draws.intervals import BOUNDS, interval_probability
 from bayes_gpx.draws.level_moves import at_levels
-from bayes_gpx.draws.naming import origin, recorded
+from bayes_gpx.draws.naming import origin, recorded, units_of
 from bayes_gpx.draws.points import Points, at_other_x, points
 from bayes_gpx.draws.questions import responds
 from bayes_gpx.draws.random_functions import Functions, draw_functions, or_else, values
@@ -202,10 +201,7 @@ def partial_dependence(
         own = [list(frame.levels.get(name, ())) for name in names]
         level = [levels + [""] * (length - len(levels)) for levels in own]
         coords["level"] = ("feature", "step"), level
-    dates = {column: unit_of(origin) for column, origin in frame.origins.items()}
-    known = [(dict(model.training.units) | dates).get(name, "") for name in names]
-    if any(known):
-        coords["unit"] = ("feature", known)
+    coords |= units_of(model.training, frame, names)
     if several:
         coords["class"] = list(model.class_labels(on_response))
     attrs = scale_attrs(model, on_response) | {"ci_prob": prob, "moments": moments}

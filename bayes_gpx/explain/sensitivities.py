@@ -17,7 +17,7 @@ from bayes_gpx.draws.averages import counts_of_rows
 from bayes_gpx.draws.evaluate import jets
 from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.level_moves import at_levels, contrast_weights, level_deviation, own_levels
-from bayes_gpx.draws.naming import origin, values_by_source
+from bayes_gpx.draws.naming import origin, units_of, values_by_source
 from bayes_gpx.draws.points import Points
 from bayes_gpx.draws.questions import refuse_weight
 from bayes_gpx.likelihoods.predictive import Information, Predictive
@@ -302,8 +302,11 @@ class _Kept:
     def __init__(self, model: Model, name: str, picked: Picked, where: Points) -> None:
         self._name = name
         self._dims = ("obs", "feature") if name == "relevance" else PAIRED
-        self._coords = dict.fromkeys(self._dims[1:], picked.names)
-        self._attrs = {"units": f"per unit of {' per unit of '.join(self._dims[1:])}"}
+        self._coords: dict[str, Any] = dict.fromkeys(self._dims[1:], picked.names)
+        if name == "relevance":
+            self._coords |= units_of(model.training, model.training.X, picked.names)
+        self._of = "the feature" if name == "relevance" else "both features"
+        self._attrs = {"units": f"per unit of {self._of}"}
         self._value = values_by_source(model.training.X, where.X_values, picked.names)
         self._counted = counts_of_rows(model, where)
         self._shape = (len(where.X), *[len(picked.names)] * (len(self._dims) - 1))
@@ -362,10 +365,9 @@ class _Kept:
     def _named(self, variables: dict[str, Any]) -> xr.Dataset:
         named = xr.Dataset(variables | self._value, self._coords, self._attrs)
         named = named.set_coords("level") if "level" in named else named
-        of = "the feature" if self._name == "relevance" else "both features"
         for name in named:
             if str(name).startswith((f"{self._name}_scaled", "average_")):
-                named[name].attrs["units"] = f"per standard deviation of {of}"
+                named[name].attrs["units"] = f"per standard deviation of {self._of}"
         return named
 
 

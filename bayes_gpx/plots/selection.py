@@ -347,16 +347,17 @@ def digits(number: float) -> str:
     return f"{number:.0f}" if 1e4 <= abs(number) < 1e9 else f"{number:.4g}"
 
 
+def value_text(number: float, level: str, unit: str) -> str:
+    """Text of a value; of a category its level, and of a date the date."""
+    if (since := origin_of(unit)) is not None:
+        return str(date_after(since, number)).replace("T", " ").removesuffix(":00")
+    return short(level, 20) if level else digits(number)
+
+
 def values_of(value: xr.DataArray) -> xr.DataArray:
-    """Texts of values; of a category its level, and of a date the date."""
-
-    def text(number: float, level: str, unit: str) -> str:
-        if (since := origin_of(unit)) is not None:
-            return str(date_after(since, number)).replace("T", " ").removesuffix(":00")
-        return short(level, 20) if level else digits(number)
-
+    """Texts of several values."""
     beside = (value.coords.get(name, "") for name in ("level", "unit"))
-    return xr.apply_ufunc(text, value, *beside, vectorize=True, output_dtypes=[object])
+    return xr.apply_ufunc(value_text, value, *beside, vectorize=True, output_dtypes=[object])
 
 
 def with_values(value: xr.DataArray) -> list[str]:

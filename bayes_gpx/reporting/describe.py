@@ -9,10 +9,11 @@ import numpy as np
 import xarray as xr
 
 from bayes_gpx.aliases import Labels
+from bayes_gpx.data.dates import origin_of
 from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.naming import of_quantile
 from bayes_gpx.draws.points import rows_labelled
-from bayes_gpx.plots.selection import against, short
+from bayes_gpx.plots.selection import against, short, value_text
 from bayes_gpx.reporting.estimands import (
     estimand,
     function_of,
@@ -31,12 +32,15 @@ SHOWN = {
     "predictions": ("survival", "hazard", "quantile", "probability", "rate", "y", "f"),
     "loo_predictions": ("y", "probability", "rate"),
     "path_slopes": ("attribution",),
+    "relevance": ("average_relevance",),
+    "interactions": ("average_interaction",),
     "ranking": ("average_relevance", "average_interaction"),
     "importances": ("sobol_total", "mean_absolute_derivative", "mean_squared_derivative"),
 }
 """Quantities to describe, by function: the first that a result has; else its main quantity."""
 
 OF_ROWS = {"average_slope": "derivative", "ate": "effect"}
+OF_ROWS |= {"average_relevance": "relevance", "average_interaction": "interaction"}
 """Quantities of rows, by the averages that are described if no rows are chosen."""
 
 CHANGES = ["attribution", "contribution", "comparison", "component", "derivative", "weight"]
@@ -57,7 +61,8 @@ def describe(result: xr.Dataset, *, obs: Labels | None = None) -> str:
         The result of an explanation function.
     obs : label or list of labels, optional
         Only these rows. By default the paragraph has the first three rows, or the average of
-        `slopes` and `treatment_effects`. Each row has its six largest numbers.
+        `slopes`, `treatment_effects`, `relevance` and `interactions`. Each row has its six largest
+        numbers.
 
     Returns
     -------
@@ -127,11 +132,24 @@ def describe(result: xr.Dataset, *, obs: Labels | None = None) -> str:
         said.append("These estimates have no intervals.")
     if shown in ("attribution", "contribution", "reason"):
         said.append(f"{shown.capitalize()}s describe the model, not the effect of a change.")
+    if shown in ("average_slope", "derivative") and (names := _of_two_values(result)):
+        said.append(
+            f"Only the values 0 and 1 were given for {', '.join(names)}: a derivative there is not "
+            "the difference between both, which comparisons estimates."
+        )
     said.append(str(result.attrs.get("assumptions", "")))
     if "likelihood" in result.attrs:
         versions = "bayes_gpx {bayes_gpx}, PyMC {pymc}".format(**result.attrs)
         said.append(f"The model's likelihood is {result.attrs['likelihood']} ({versions}).")
     return " ".join(" ".join(said).split())
+
+
+def _of_two_values(result: xr.Dataset) -> list[str]:
+    """Features with the values 0 and 1 in the rows, and no others."""
+    if "value" not in result or "obs" not in result["value"].dims:
+        return []
+    truths = result["value"].isin([0.0, 1.0]).all("obs") & (result["value"].std("obs") > 0.0)
+    return [str(name) for name in result["feature"].values[truths.values]]
 
 
 def _chosen(mean: xr.DataArray) -> xr.DataArray:
@@ -174,14 +192,18 @@ def _label(result: xr.Dataset, at: Mapping[Any, Any]) -> str:
         if dim == "feature" and "value" in result and {*result["value"].dims} <= {*at}:
             own = result.isel({d: k for d, k in at.items() if d in result["value"].dims})
             level = str(own["level"].item()) if "level" in own else ""
-            since = str(own["unit"].item()) if "unit" in own else ""
-            name += f" {level or f'{number(own["value"])} {since}'.rstrip()}"
+            of_feature = str(own["unit"].item()) if "unit" in own else ""
+            dated = origin_of(of_feature) is not None
+            name += f" {value_text(float(own['value']), level, of_feature)}"
+            name += f" {of_feature}" if of_feature and not (level or dated) else ""
             if "baseline" in own.data_vars and not own["baseline"].ndim:
-                start = str(own["baseline_level"].item()) if level else number(own["baseline"])
+                start = str(own["baseline_level"].item()) if level else ""
+                start = start if level else value_text(float(own["baseline"]), "", of_feature)
                 name += f" (baseline {start})" if start else ""
-        elif dim == "feature" and "of the feature" in str(result.attrs.get("units")):
-            since = str(result["unit"].values[place]) if "unit" in result.coords else ""
-            name += f" (per {since})" if since else ""
+        elif dim == "feature" and " per unit of the feature" in str(result.attrs.get("units")):
+            of_feature = str(result["unit"].values[place]) if "unit" in result.coords else ""
+            of_feature = "day" if origin_of(of_feature) is not None else of_feature
+            name += f" (per {of_feature})" if of_feature else ""
         if dim in ("feature", "feature_bis", "contrast"):
             words.append(name)
         elif dim != "step" or "feature" not in at:

@@ -80,7 +80,7 @@ def test_each_variable_says_its_own_units(model, name):
     per_sd = (
         f"per standard deviation of {'the feature' if name == 'relevance' else 'both features'}"
     )
-    assert found.attrs["units"].startswith("per unit of feature")
+    assert found.attrs["units"].startswith(per_sd.replace("standard deviation", "unit"))
     for scaled in (f"{name}_scaled", f"{name}_scaled_sd", f"average_{name}"):
         assert found[scaled].attrs["units"] == per_sd
     ranked = bx.ranking(found)

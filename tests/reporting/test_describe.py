@@ -114,10 +114,10 @@ def test_levels_dates_labels_and_draws_are_named():
     assert own["baseline_level"].sel(feature="kind") == rows["kind"].iloc[0]
     said = f"kind {rows['kind'].iloc[1]} (baseline {rows['kind'].iloc[0]}): "
     assert said in bx.describe(own, obs=1)
-    since = found["unit"].sel(feature="day").item()
-    assert since and f"day 7 {since} (baseline " in bx.describe(found, obs=1)
+    assert found["unit"].sel(feature="day") == "days since 2024-01-01"
+    assert "day 2024-01-08 (baseline " in bx.describe(found, obs=1)
     steep = bx.derivatives(built, theta, rows, keep="summary", **QUIET)
-    assert f"a {number(rows['a'].iloc[0])}: " in bx.describe(steep, obs=0)
+    assert f"a {rows['a'].iloc[0]:.4g}: " in bx.describe(steep, obs=0)
     up = pd.Series(["no", "yes"] * 7, name="ill")
     X = pd.DataFrame({"a": np.linspace(-1, 1, 14)})
     theta = {"lengthscale": [1.0], "amplitude": 1.0}
@@ -150,9 +150,25 @@ def test_explained_functions_are_named(likelihood, on, words):
 def test_a_single_draw_has_no_interval():
     found, built, _ = called("relevance")
     assert "These estimates have no intervals." in bx.describe(found)
-    assert "(unit: per unit of feature)" in bx.describe(found)  # and not that of the scaled ones
+    assert "(unit: per standard deviation of the feature)" in bx.describe(found)
+    assert "(unit: per unit of the feature)" in bx.describe(found, obs=[0])
     several = bx.relevance(built, DRAWN, built.training.X.values[:1], **QUIET)
     assert "Brackets give" in bx.describe(several)
+
+
+def test_dates_and_features_of_two_values_are_described():
+    when = pd.date_range("2020-01-01", periods=12, freq="30D")
+    X = pd.DataFrame({"when": when, "smokes": [0, 1] * 6})
+    model = bx.GP(X, np.arange(12.0) + 2.0 * X["smokes"])
+    theta = {"lengthscale": [200.0, 2.0], "amplitude": 5.0, "sigma": 0.2}
+    slopes = bx.describe(bx.slopes(model, theta, seed=1, **QUIET))
+    assert "when (per day): " in slopes
+    assert "Only the values 0 and 1 were given for smokes: " in slopes
+    found = bx.relevance(model, theta, **QUIET)
+    assert found["unit"].values.tolist() == ["days since 2020-01-01", ""]
+    sds = [30.0 * np.std(np.arange(12)), 0.5]
+    a, b = found["relevance"].values[0, 0].mean(axis=0) * sds
+    assert f"when: {a:.3g}; smokes: {b:.3g}." in bx.describe(found)
 
 
 def test_groups_that_were_asked_for_are_described():
