@@ -55,6 +55,10 @@ __all__ = ["GPClassifier", "GPRegressor", "GPXRegressor"]
 class _Estimator(BaseEstimator):
     """What the estimators share; a pickled one rebuilds its model."""
 
+    def _keep(self, given: Mapping[str, Any]) -> None:
+        """Keep the arguments of `__init__` as they are, as scikit-learn expects."""
+        self.__dict__.update((name, value) for name, value in given.items() if name != "self")
+
     def _fit(self, build: Callable[..., Any], X: Table, y: Column, **more: Any) -> Self:
         """Build and fit a model with the estimator's parameters that it accepts."""
         given = self.get_params(deep=False)
@@ -197,18 +201,7 @@ class GPRegressor(_Regressor):
         random_state: int | np.random.RandomState | None = None,
         constraints: Sequence[Constraint] = (),
     ) -> None:
-        self.kernel = kernel
-        self.ard = ard
-        self.likelihood = likelihood
-        self.link = link
-        self.approximation = approximation
-        self.priors = priors
-        self.resolution = resolution
-        self.scale = scale
-        self.method = method
-        self.fit_options = fit_options
-        self.random_state = random_state
-        self.constraints = constraints
+        self._keep(locals())
 
 
 class GPXRegressor(_Regressor):
@@ -246,20 +239,7 @@ class GPXRegressor(_Regressor):
         random_state: int | np.random.RandomState | None = None,
         constraints: Sequence[Constraint] = (),
     ) -> None:
-        self.kernel = kernel
-        self.ard = ard
-        self.likelihood = likelihood
-        self.link = link
-        self.approximation = approximation
-        self.priors = priors
-        self.resolution = resolution
-        self.scale = scale
-        self.weight_prior = weight_prior
-        self.intercept = intercept
-        self.method = method
-        self.fit_options = fit_options
-        self.random_state = random_state
-        self.constraints = constraints
+        self._keep(locals())
 
 
 class GPClassifier(ClassifierMixin, _Estimator):
@@ -294,16 +274,7 @@ class GPClassifier(ClassifierMixin, _Estimator):
         random_state: int | np.random.RandomState | None = None,
         constraints: Sequence[Constraint] = (),
     ) -> None:
-        self.kernel = kernel
-        self.ard = ard
-        self.link = link
-        self.approximation = approximation
-        self.priors = priors
-        self.scale = scale
-        self.method = method
-        self.fit_options = fit_options
-        self.random_state = random_state
-        self.constraints = constraints
+        self._keep(locals())
 
     def fit(self, X: Table, y: Column, sample_weight: Column | None = None) -> Self:
         """Infer the hyperparameters from X (n, d) and labels y (n,).
