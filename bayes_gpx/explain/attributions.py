@@ -236,9 +236,10 @@ def _refined(
 ) -> xr.Dataset:
     """Attributions by quadratures of more nodes, until they add up or would take too long."""
     draws = len(hyperparameter_draws(model, idata, options.get("num_draws")))
-    points = len(where.X) * where.paths * model.training.d**2 * draws
+    pairs = len(where.X) * where.paths**2 * model.training.d**2 * draws  # of paths and features
+    pairs *= len(where.X) if where.by is not None or options.get("joint") else 1
     for steps in REFINED:
-        if steps**2 * points <= MOST_POINTS and _missed(model, found, on):
+        if steps**2 * pairs <= MOST_POINTS and _missed(model, found, on):
             quantity = questions.attribution(model, name, "gauss_legendre", steps)
             found = evaluate(model, idata, quantity, where, on=on, **options)
     return found

@@ -63,12 +63,18 @@ def rule(method: str, steps: int | None) -> Rule:
 MOST_CHUNKS = 24
 
 
-def in_chunks(nodes: Rule, size: int, ndim: int) -> Iterator[tuple]:
+def in_chunks(nodes: Sequence[np.ndarray], size: int, ndim: int) -> Iterator[tuple]:
     """Yield `size` nodes and weights at a time, on an axis before `ndim` axes of length 1."""
     # Chunks of many nodes are larger, because each chunk is compiled as a piece of the graph.
-    size = max(size, -(-len(nodes.t) // MOST_CHUNKS))
-    for start in range(0, len(nodes.t), size):
+    size = max(size, -(-len(nodes[0]) // MOST_CHUNKS))
+    for start in range(0, len(nodes[0]), size):
         yield tuple(part[start : start + size].reshape((-1, *[1] * ndim)) for part in nodes)
+
+
+def squared(nodes: Rule) -> tuple[np.ndarray, ...]:
+    """The rule for the unit square: both places and the weight of each pair of nodes."""
+    pairs = [part.ravel() for part in np.meshgrid(nodes.t, nodes.t, indexing="ij")]
+    return *pairs, np.outer(nodes.w, nodes.w).ravel()
 
 
 def total_of(parts: Sequence[Tensor]) -> Tensor:

@@ -13,18 +13,29 @@ from bayes_gpx.aliases import Tensor
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.normal_form import Term, sum_over_terms
 from bayes_gpx.kernels.stationary import Stationary
-from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, total_of
+from bayes_gpx.numerics.quadrature import (
+    MOST_CHUNKS,
+    Rule,
+    gauss_legendre,
+    in_chunks,
+    squared,
+    total_of,
+)
 from bayes_gpx.processes import integrated_gradients
 from bayes_gpx.processes.integrated_gradients import Form, with_linear
 from bayes_gpx.processes.operators import averaged, every_path
 from bayes_gpx.processes.path_moments import PANEL_NODES, WEIGHED_FAN_TERMS, of_fan
 
 TOGETHER = 8
-"""So many nodes of one path are in one array, (nodes, m, baselines, baselines, d, d): estimates of
-memory count on it (`bayes_gpx.draws.evaluate`)."""
+"""Fewest pairs of nodes in one array, (pairs, m, baselines, baselines, d, d)."""
 
 FAN_TERMS = ((1, 0, 0), (2, 2, 0), (2, 1, 1))
 """Terms of `of_fan` that averaged attributions of a kernel are made of."""
+
+
+def in_an_array(steps: int) -> int:
+    """How many pairs of nodes are in one array, with so many nodes of each path."""
+    return max(TOGETHER, steps**2 // MOST_CHUNKS)
 
 
 def cross(
@@ -61,17 +72,12 @@ def _by_nodes(kernel: Kernel, x: Tensor, V: Tensor, nodes: Rule | None) -> Tenso
     """As `_of_pairs`, for any kernel; without given nodes, over one triangle of the unit square."""
     rule, parts = nodes or gauss_legendre(PANEL_NODES, 2), []
     ways = V[:, :, None, :, None] * V[:, None, :, None, :]
-    for t, w in zip(*rule, strict=True):
-        for others, weights in in_chunks(rule, TOGETHER, 4):
-            s, others, weights = (
-                (1 - t, 1 - others, w * weights) if nodes else (t, t * others, w * t * weights)
-            )
-            here, there = (
-                x[:, None, None] + s * V[:, :, None],
-                x[:, None, None] + others * V[:, None],
-            )
-            mixed = kernel.derivative(here, there, 1, 1)
-            parts.append((weights[..., None] * mixed * ways).sum(axis=(0, 2, 3)))
+    for s, t, w in in_chunks(squared(rule), TOGETHER, 4):
+        s, t, w = (1 - s, 1 - t, w) if nodes else (s, s * t, s * w)
+        here = x[:, None, None] + s * V[:, :, None]
+        there = x[:, None, None] + t * V[:, None]
+        mixed = kernel.derivative(here, there, 1, 1)
+        parts.append((w[..., None] * mixed * ways).sum(axis=(0, 2, 3)))
     total = total_of(parts)
     return total if nodes else total + total.dimshuffle(0, 2, 1)
 

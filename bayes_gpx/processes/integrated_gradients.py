@@ -18,7 +18,7 @@ from bayes_gpx.aliases import Tensor
 from bayes_gpx.kernels.base import Kernel
 from bayes_gpx.kernels.normal_form import Term, leaves, sum_over_terms
 from bayes_gpx.kernels.stationary import Stationary
-from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, total_of
+from bayes_gpx.numerics.quadrature import Rule, gauss_legendre, in_chunks, squared, total_of
 from bayes_gpx.processes.path_moments import (
     PANEL_NODES,
     PANELS,
@@ -241,7 +241,7 @@ def _between_by_nodes(
     kernel: Kernel, x: Tensor, xs: Tensor, baseline: Tensor, nodes: Rule | None
 ) -> Tensor:
     """As `between`, of any kernel."""
-    delta, others, parts = (x - baseline)[:, None], (xs - baseline)[None], []
+    delta, others, pieces = (x - baseline)[:, None], (xs - baseline)[None], list[tuple]()
     # Each triangle of the unit square is integrated separately and split where one path is nearest
     # to the other: there, and at their common start, a kernel may have a kink.
     if nodes is None:
@@ -250,18 +250,16 @@ def _between_by_nodes(
         lengths = [pt.sqr(way).sum(axis=2, keepdims=True) for way in (others, delta)]
         feet = [product / pt.switch(pt.eq(length, 0.0), 1.0, length) for length in lengths]
         near, far = (_to_foot(inner, pt.maximum(pt.minimum(foot, 1.0), 0.0)) for foot in feet)
+        for t, w in in_chunks(outer, 1, 3):
+            pieces.append((t, t * near[0], w * t * near[1]))
+            pieces.append((t * far[0], t, w * t * far[1]))
     else:
-        outer, at = nodes, [part[:, None, None, None] for part in nodes]
-    parts_of_square: tuple[tuple, ...]
-    for t, w in in_chunks(outer, 1, 3):
-        if nodes is not None:
-            parts_of_square = ((t, *at),)
-        else:
-            parts_of_square = (t, t * near[0], t * near[1]), (t * far[0], t, t * far[1])
-        for first, second, weight in parts_of_square:
-            here, there = baseline + first * delta, baseline + second * others
-            mixed = kernel.derivative(here, there, 1, 1)
-            parts.append(((w * weight)[..., None] * mixed).sum(axis=0))
+        pieces.extend(in_chunks(squared(nodes), len(nodes.t), 3))
+    parts = []
+    for first, second, weight in pieces:
+        here, there = baseline + first * delta, baseline + second * others
+        mixed = kernel.derivative(here, there, 1, 1)
+        parts.append((weight[..., None] * mixed).sum(axis=0))
     total = total_of(parts) * delta[..., None] * others[:, :, None]
     return total.dimshuffle(0, 2, 1, 3)
 

@@ -298,6 +298,19 @@ def test_a_season_over_many_periods_is_attributed_whole(rng):
     assert found.attrs["method"] == "gauss_legendre" and found["difference_sd"] > 0.05
 
 
+def test_a_season_is_attributed_whole_on_average():
+    """With one feature, an attribution is the difference."""
+    X = np.linspace(0.0, 9.0, 40)[:, None]
+    model = bx.GP(X, np.sin(2 * np.pi * X[:, 0]), kernel="periodic", scale=False)
+    theta = {"lengthscale": [0.8], "period": 1.0, "amplitude": 2.0, "sigma": 0.2}
+    options = {"baseline": X[:2] - 0.1, "by": True, "progressbar": False}
+    found = bx.attributions(model, theta, X[[30, 33]], **options)
+    for part in ("mean", "sd"):
+        own = found[f"attribution_{part}"].squeeze("feature")
+        assert_allclose(own, found[f"difference_{part}"], rtol=1e-6)
+    assert found.attrs["steps"] > 24 and found["difference_sd"] > 0.01
+
+
 def test_attributions_that_do_not_add_up_say_so(regression):
     X, _, y, X_new, _ = regression
     with pytest.warns(CompletenessWarning, match="of attributions miss") as warned:

@@ -14,7 +14,7 @@ import oracle
 from bayes_gpx.kernels.from_pymc import from_pymc
 from bayes_gpx.numerics.compile_modes import MODE
 from bayes_gpx.numerics.quadrature import gauss_legendre, rule
-from bayes_gpx.processes import integrated_gradients
+from bayes_gpx.processes import expected_gradients, integrated_gradients
 
 D = 3
 ALPHA = 0.7
@@ -293,6 +293,22 @@ def test_moments_between_points_are_those_of_nodes(base, columns, shared, rng):
     K = k.gram(pt.concatenate([x, xs, baseline[None]])).eval(mode=MODE)
     gained = np.hstack([np.eye(6), -np.ones((6, 1))])
     assert_allclose(closed.sum(axis=(1, 3)), (gained @ K @ gained.T)[:3, 3:], atol=1e-10)
+
+
+def test_many_nodes_of_each_path_are_paired(rng):
+    """More than are compiled one by one, between paths and for all paths to a point."""
+    x, xs, starts = rng.normal(size=(2, 2)), rng.normal(size=(3, 2)), rng.normal(size=(2, 2))
+    smooth, nodes = from_pymc(pm.gp.cov.ExpQuad(2, ls=[1.0, 1.4])), gauss_legendre(30)
+    arguments = smooth, pt.constant(x), pt.constant(xs), pt.constant(starts[0])
+    closed = integrated_gradients.between(*arguments).eval(mode=MODE)
+    found = integrated_gradients.between(*arguments, nodes).eval(mode=MODE)
+    assert_allclose(found, closed, atol=1e-10)
+    season = from_pymc(pm.gp.cov.Periodic(2, period=3.0, ls=[1.0, 1.4]))
+    block = expected_gradients.block(season, pt.constant(x), pt.constant(starts), nodes)
+    K = season.gram(pt.constant(np.vstack([x, starts]))).eval(mode=MODE)
+    gained = np.hstack([np.eye(2), np.full((2, 2), -0.5)])
+    whole = np.diag(gained @ K @ gained.T)
+    assert_allclose(block.eval(mode=MODE).sum(axis=(1, 2)), whole, atol=1e-10)
 
 
 def test_exchanging_ends_flips_the_sign(rng):
