@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from os import PathLike
@@ -22,7 +22,13 @@ from bayes_gpx.draws.intervals import interval_probability
 from bayes_gpx.draws.naming import values_by_source
 from bayes_gpx.draws.protocols import ModelLike
 from bayes_gpx.draws.questions import responds
-from bayes_gpx.draws.row_draws import LARGEST_ROW, drawn_by_row, joint_values, rows_apart
+from bayes_gpx.draws.row_draws import (
+    LARGEST_ROW,
+    TooManyQuantities,
+    drawn_by_row,
+    joint_values,
+    rows_apart,
+)
 from bayes_gpx.draws.scales import Latent, mean_response, of_functions, unscaled
 from bayes_gpx.draws.stores import refuse_foreign, refuse_summaries
 from bayes_gpx.draws.views import AtCoalitions, AtRows, ByChainRule, means
@@ -264,12 +270,13 @@ def by_draws(
     by_row = partial(drawn_by_row, model, hyper, view, exact, **shown, **options)
     apart = not joint and rows_apart(view)
     if apart and hyper.alone:  # a single function takes less time than a covariance
-        return by_row()
+        with suppress(TooManyQuantities):
+            return by_row(largest=LARGEST_ROW)
     try:
         functions = draw_functions(model, hyper, waves=WAVES, **shown)
     except NoBasis:
         if apart:
-            return by_row()
+            return by_row(largest=np.inf)
         raise
     return answer(functions, view, progressbar=progressbar, exact=exact, **options)
 

@@ -17,7 +17,7 @@ from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_draws
 from bayes_gpx.draws.each_draw import each_draw
 from bayes_gpx.draws.scales import Latent
-from bayes_gpx.draws.views import LEVELS, AtCoalitions, AtRows, ByChainRule, OverBaselines
+from bayes_gpx.draws.views import LEVELS, AtCoalitions, AtRows, ByChainRule
 from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.processes.operators import stack
 from bayes_gpx.validation import count
@@ -34,8 +34,12 @@ if TYPE_CHECKING:
 TOGETHER = 256
 """Quantities whose covariance is computed in one call, for as many rows as have no more."""
 
-LARGEST_ROW = 4096
-"""Most quantities of one row that are drawn jointly."""
+LARGEST_ROW = 6000
+"""Most quantities of one row that are drawn jointly: their covariance has 288 MB."""
+
+
+class TooManyQuantities(Exception):
+    """An answer about one row needs more than `LARGEST_ROW` quantities."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +72,10 @@ def _widths(view: AtRows) -> list[int]:
 
 def rows_apart(view: AtRows) -> bool:
     """Whether answers about one row need few enough quantities, and none of other rows' draws."""
-    if isinstance(view, OverBaselines) or not isinstance(view, ByChainRule | AtCoalitions):
+    if not isinstance(view, ByChainRule | AtCoalitions):
         return False
     if isinstance(view, ByChainRule) and view.latent.total:
-        view = replace(view, degree=LEVELS[2])
+        view = replace(view, degree=LEVELS[1])
     return size_of_row(view) <= LARGEST_ROW
 
 
@@ -84,14 +88,16 @@ def drawn_by_row(
     draws: int,
     seed: int | None,
     progressbar: bool,
+    largest: float,
     **options: Any,
 ) -> xr.Dataset:
     """Answers on draws that are independent between rows; options as in `gathered`."""
+    # Raises TooManyQuantities where a row turns out to need more than the `largest` number.
     count("draws", draws)
     if seed is not None:
         count("seed", seed, 0)
     each, entropy = draws if hyper.alone else 1, np.random.SeedSequence(seed).entropy
-    asking = _Asking(model, hyper, each, cast(int, entropy), progressbar)
+    asking = _Asking(model, hyper, each, cast(int, entropy), progressbar, largest)
     answers = view.answers(asking, len(hyper) * each, trials=0)
     told: dict[str, Any] = {"of": "draws", "joint": False, "exact": exact}
     return of_draws(model, view, hyper, each, answers, lambda: asking.jitter, **told, **options)
@@ -140,8 +146,9 @@ class _Asking:
         each: int,
         entropy: int,
         progressbar: bool,
+        largest: float = LARGEST_ROW,
     ) -> None:
-        self._model, self._hyper, self._each = model, hyper, each
+        self._model, self._hyper, self._each, self._largest = model, hyper, each, largest
         self._entropy, self._progressbar, self.jitter = entropy, progressbar, 0.0
 
     def __call__(self, parts: Sequence[AtRows], numbers: Collection[int] | None) -> Asking:
@@ -151,6 +158,8 @@ class _Asking:
     def _about(
         self, view: AtRows, numbers: Collection[int] | None
     ) -> Iterator[tuple[np.ndarray, slice, list[np.ndarray]]]:
+        if size_of_row(view) > self._largest:
+            raise TooManyQuantities
         spread, t = view.spread(), view.together
         m = len(spread.X) // t
         size = max(1, TOGETHER // size_of_row(view))

@@ -286,23 +286,47 @@ class ByChainRule(AtRows):
 class OverBaselines(ByChainRule):
     """Attributions along the paths from several baselines to each row, averaged."""
 
+    # Functions and expectations are asked path by path, which keeps within memory however many
+    # baselines there are; joint draws of a row need the nodes of all its paths.
+
     def answers(self, ask: Callable[..., Iterator], count: int, trials: int = TRIALS) -> Answers:
-        """As in `ByChainRule`, where each pair of a row and a baseline is a row."""
-        starts = cast(np.ndarray, self.where.baseline)
-        B, width = len(starts), 8 * count * self.latent.width
+        """As in `ByChainRule`, where each pair of a row and a baseline is a row of functions."""
+        if not trials:
+            yield from super().answers(ask, count, trials)
+            return
+        B, width = self.where.paths, 8 * count * self.latent.width
         for block in batched(range(len(self.where.X)), max(1, LARGEST_AVERAGE // width)):
-            rows = np.array(block)
-            pairs = self.where.take(np.repeat(rows, B)).having(
-                start=np.tile(starts, (len(rows), 1))
-            )
-            each = ByChainRule(self.latent, pairs, self.scale)
-            total = list[np.ndarray]()
+            rows, total = np.array(block), list[np.ndarray]()
+            each = replace(self, where=self.where.take(rows))._each
             for numbers, own, found in each.answers(ask, count):
                 shapes = [(count, len(rows), *part.shape[2:]) for part in found]
                 total = total or [np.zeros(shape) for shape in shapes]
                 for sums, part in zip(total, found, strict=True):
                     np.add.at(sums, (numbers[:, None], own // B), part / B)
             yield np.arange(count), rows, total
+
+    @property
+    def together(self) -> int:
+        """Nodes of all paths."""
+        return self.where.paths * super().together
+
+    @property
+    def _each(self) -> ByChainRule:
+        """Every path by itself, those to the first row first."""
+        starts, m = cast(np.ndarray, self.where.baseline), len(self.where.X)
+        pairs = self.where.take(np.repeat(np.arange(m), len(starts)))
+        pairs = pairs.having(start=np.tile(starts, (m, 1)))
+        return ByChainRule(self.latent, pairs, self.scale, self.degree)
+
+    def spread(self) -> Points:
+        """All nodes of the first row, path by path, then of the second row."""
+        return self._each.spread()
+
+    def of_functions(self, rows: slice, values: list[np.ndarray]) -> list[np.ndarray]:
+        """As in `ByChainRule`, averaged over paths."""
+        B = self.where.paths
+        found = self._each.of_functions(slice(rows.start * B, rows.stop * B), values)
+        return [part.reshape((len(part), -1, B, *part.shape[2:])).mean(axis=2) for part in found]
 
 
 @dataclass(frozen=True, eq=False)
@@ -463,24 +487,3 @@ def means(
     if not view.latent.total:
         return [totals[0] * question.factor]
     return [totals[0] * question.factor, totals[1] * question.factor[0]]
-
-
-def monte_carlo_errors(
-    model: ModelLike,
-    idata: Draws,
-    view: AtCoalitions,
-    *,
-    num_draws: int | None = None,
-    progressbar: bool = True,
-) -> np.ndarray:
-    """Standard errors (m, [C,] players), in user units, of mean Shapley values by random orders."""
-    hyper = hyperparameter_draws(model, idata, num_draws)
-    shape = (len(view.where.X), *model.specification.observation.class_shape)
-    total = np.zeros((*shape, view.latent.points))
-
-    def read(part: AtCoalitions, mean: Jet, variance: Jet) -> list[np.ndarray]:
-        return [part.expected_values(mean, variance)]
-
-    for _, rows, (values,) in expectations(model, hyper, view, progressbar, read):
-        total[rows] += values[0] / len(hyper)
-    return view.among.errors(total * view.question.factor[0])

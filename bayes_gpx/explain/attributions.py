@@ -41,6 +41,10 @@ MOST_BASELINES = 50
 LARGEST_RESIDUAL = 1e-6
 """Share of the largest difference (or its variance) that quadrature may leave unexplained."""
 
+MOST_AVERAGED = 1000
+"""Most attributions, along all paths to all rows, whose averages over both have exact covariances:
+these take 5 seconds and 1 GB, four times as much for twice as many."""
+
 REFINED, MOST_POINTS = (128, 512), 3e8
 """Nodes of quadratures that are tried if "exact" leaves more, such as for a season over many
 periods; and most pairs of nodes for all rows and draws, which take half a minute."""
@@ -215,7 +219,7 @@ def _explained(
         view = by_chain_rule(quantity, where, Response(model))
         with or_else("Attributions of the response", "or pass on='latent'"):
             found = by_draws(model, idata, view, **options)
-    elif where.paths > MOST_BASELINES:
+    elif where.paths > _most_baselines(quantity, where):
         found = _averaged(model, idata, quantity, where, **options)
     else:
         found = evaluate(model, idata, quantity, where, **options)
@@ -348,6 +352,13 @@ def _by_taylor(
     return found if features is None else found.sel(feature=list(features))
 
 
+def _most_baselines(quantity: Question, where: Points) -> int:
+    """Most baselines with exact covariances."""
+    if where.by is None:
+        return MOST_BASELINES
+    return min(MOST_BASELINES, max(1, MOST_AVERAGED // (len(where.X) * quantity.width)))
+
+
 def _averaged(
     model: Model,
     idata: Draws,
@@ -361,8 +372,8 @@ def _averaged(
         return by_draws(model, idata, AtRows(quantity, where, Latent(model)), **options)
     except NoBasis as none:
         raise ValueError(
-            f"baseline has {where.paths} rows, but can have at most {MOST_BASELINES} for "
-            "this kernel, which has no random functions. Pass a random subset of the rows, or the "
+            f"baseline has {where.paths} rows, but can have at most "
+            f"{_most_baselines(quantity, where)} for this kernel, which has no random functions. Pass a random subset of the rows, or the "
             "centres of that many clusters."
         ) from none
 

@@ -15,16 +15,18 @@ from bayes_gpx.aliases import Column, Draws, Labels, Table
 from bayes_gpx.draws import questions
 from bayes_gpx.draws.answers import of_each_draw
 from bayes_gpx.draws.evaluate import evaluate
+from bayes_gpx.draws.hyperparameter_draws import hyperparameter_draws
 from bayes_gpx.draws.naming import recorded
 from bayes_gpx.draws.questions import ShapleyOperator, is_nonlinear
 from bayes_gpx.draws.random_functions import by_draws, or_else
 from bayes_gpx.draws.scales import Latent, Response, log_variance
 from bayes_gpx.draws.stores import with_more
-from bayes_gpx.draws.views import AtCoalitions, monte_carlo_errors
+from bayes_gpx.draws.views import AtCoalitions, expectations
 from bayes_gpx.explain.answered import Of, answered, documented, of_views
 from bayes_gpx.explain.attributions import MOST_BASELINES, against, refuse_joint, warn_if_incomplete
 from bayes_gpx.explain.fanova import by_components
 from bayes_gpx.numerics.coalitions import Orders
+from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.numerics.threads import on_cores
 from bayes_gpx.processes.operators import MOST_PLAYERS
 from bayes_gpx.processes.shapley import MOST_PAIRED, NoProduct
@@ -217,7 +219,7 @@ def _explained(
             found = by_draws(model, idata, view, **options)
     if orders is not None:
         own = {name: options[name] for name in ("num_draws", "progressbar") if name in options}
-        found = _with_errors(found, monte_carlo_errors(model, idata, view, **own), quantity)
+        found = _with_errors(found, _monte_carlo_errors(model, idata, view, **own), quantity)
         if options.get("path") is not None:
             found = with_more(options["path"], found[["attribution_mc_error"]])
     warn_if_incomplete(model, found, on)
@@ -268,3 +270,24 @@ def _with_errors(found: xr.Dataset, errors: np.ndarray, quantity: Question) -> x
     named = named.sel(feature=found["feature"].values)
     found["attribution_mc_error"] = named.variable.transpose(*found["attribution_mean"].dims)
     return found
+
+
+def _monte_carlo_errors(
+    model: Model,
+    idata: Draws,
+    view: AtCoalitions,
+    *,
+    num_draws: int | None = None,
+    progressbar: bool = True,
+) -> np.ndarray:
+    """Standard errors (m, [C,] players), in user units, of mean Shapley values by random orders."""
+    hyper = hyperparameter_draws(model, idata, num_draws)
+    shape = (len(view.where.X), *model.specification.observation.class_shape)
+    total = np.zeros((*shape, view.latent.points))
+
+    def read(part: AtCoalitions, mean: Jet, variance: Jet) -> list[np.ndarray]:
+        return [part.expected_values(mean, variance)]
+
+    for _, rows, (values,) in expectations(model, hyper, view, progressbar, read):
+        total[rows] += values[0] / len(hyper)
+    return view.among.errors(total * view.question.factor[0])
