@@ -62,11 +62,11 @@ LONG, MOST_PLACES = 1e7, 6
 """Numbers of this size and above, or with more decimals, are written with an exponent."""
 
 
-def few_numbers(da: xr.DataArray, target: Any) -> None:
+def few_numbers(da: xr.DataArray, target: Any, *, most: int = 5) -> None:
     """Have so few numbers along x that long numbers do not touch."""
     if hasattr(target, "locator_params"):  # matplotlib's panels; arviz_plots has no name for it
         narrow = target.get_subplotspec().get_gridspec().ncols > 2
-        target.locator_params("x", nbins=3 if narrow else 5)
+        target.locator_params("x", nbins=3 if narrow else most)
         low, high = target.get_xlim()
         largest = max(abs(low), abs(high))
         if not 1e-4 <= largest < 1e6 and largest < 100.0 * abs(high - low):
