@@ -85,8 +85,8 @@ def compare(
     start : int, optional
         With `order`, number of first rows without a score; half of all rows by default.
     baselines : bool
-        Also fit and compare "linear model", a Bayesian linear regression, and "mean only", with the
-        likelihood and the method of the first model.
+        Also fit and compare "linear model", a Bayesian linear regression with a level for each
+        group of the first model, if any, and "mean only", with its likelihood and method.
     method : {"stacking", "BB-pseudo-BMA", "pseudo-BMA"}
         Method for the weights of the models; see `arviz.compare`.
 
@@ -136,7 +136,7 @@ def compare(
     new: Any = X_new, Z_new, y_new, groups_new
     given = X_new is not None or y_new is not None
     # Baselines learn from Z, if any.
-    of_z: Any = X_new if Z_new is None else Z_new, None, y_new, None
+    of_z: Any = X_new if Z_new is None else Z_new, None, y_new, groups_new
     held_out = {
         name: _held_out(*fitted, *(of_z if name in plain else new))
         for name, fitted in models.items()
@@ -150,10 +150,11 @@ def compare(
         frame.loc[name, ["held_out", "held_out_se"]] = terms.sum(), spread
     ks = {name: float(one.pareto_k.max()) for name, one in scored.items()}
     frame["khat"] = pd.Series({n: np.nan if _alone(models[n][1]) else k for n, k in ks.items()})
-    if unsure := [f"{ks[name]:.2g} for {name!r}" for name in frame.index if scored[name].warning]:
+    if unsure := [f"{ks[n]:.2g} for {n!r}" for n in frame.index if frame["khat"][n] > LARGEST_K]:
+        others = "" if given else ", or pass X_new and y_new"
         warn(
             f"The largest Pareto k is {', '.join(unsure)}: a few draws decide some scores. Fit "
-            "with more draws or a likelihood that allows for outliers, or pass X_new and y_new."
+            f"with more draws or a likelihood that allows for outliers{others}."
         )
     frame["fit"] = pd.Series({name: _method(idata) for name, (_, idata) in models.items()})
     together = "groups" if groups is not None else "times" if order is not None else ""
@@ -211,7 +212,7 @@ def _baselines(
         options["draws"] = idata["posterior"].sizes["draw"]
     fitted: dict[str, tuple[Model, xr.DataTree]] = {}
     for name, kernel in BASELINES.items():
-        baseline = plain_regression(model, kernel)
+        baseline = plain_regression(model, kernel, levels=kernel is _linear)
         with unexamined():
             fit = baseline.fit(method, **options)
         fit["posterior"].attrs["inference_method"] = _method(idata)

@@ -320,10 +320,10 @@ def _refuse_dense(
             )
 
 
-def plain_regression(model: Model, kernel: Callable[[int], Any]) -> GP:
+def plain_regression(model: Model, kernel: Callable[[int], Any], levels: bool) -> GP:
     """A GP of the same response, likelihood and noise priors with another kernel, not fitted."""
-    # Its features are those of X, or of Z for a GPX. It has no groups, approximation or
-    # constraints.
+    # Its features are those of X, or of Z for a GPX. It has no approximation or constraints, and
+    # groups only if they shall have `levels`.
     training, known = model.training, model.specification
     training.refuse_sparse("baselines=True")
     if training.streamed or training.outputs is not None or known.levels is not None:
@@ -335,10 +335,17 @@ def plain_regression(model: Model, kernel: Callable[[int], Any]) -> GP:
         p = training.p - training.intercept
         center, scale = training.Z_scaling.center[:p], training.Z_scaling.scale[:p]
         training = replace(training, X=training.Z.first(p), X_scaling=Scaling(center, scale))
-    training = replace(training, Z=None, Z_scaling=None, groups=None, z_is_x=False, intercept=False)
+    training = replace(training, Z=None, Z_scaling=None, z_is_x=False, intercept=False)
+    levels = levels and training.groups is not None
+    training = training if levels else replace(training, groups=None)
     noise = known.observation.hyperparameters
     priors = {name: prior for name, prior in model.priors.items() if name in noise}
     plain = Specification(
-        "GP", kernel, likelihood=known.likelihood, link=known.link, classes=known.classes
+        "GP",
+        kernel,
+        likelihood=known.likelihood,
+        link=known.link,
+        classes=known.classes,
+        grouped=levels,
     )
     return GP.restored(training, plain, priors=priors, scale=model.scale, name="")

@@ -187,10 +187,11 @@ def test_labels_are_scored_by_their_codes():
     np.testing.assert_allclose(frame.loc["expquad", "held_out"], np.log(own).sum(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("family", [bx.GP, bx.GPX])
-def test_baselines_are_regressions_refitted_without_each_row(family):
+@pytest.mark.parametrize(("family", "groups"), [(bx.GP, None), (bx.GPX, None), (bx.GP, 4)])
+def test_baselines_are_regressions_refitted_without_each_row(family, groups):
     """Bayesian regression on the other rows, by its coefficients, at the fitted sds."""
-    model = family(X, y)
+    codes = np.arange(N) % (groups or 1)
+    model = family(X, y, groups=codes if groups else None)
     fits = {"smooth": (model, model.fit("map", **QUIET))}
     frame = bx.compare(fits, baselines=True)
     assert set(frame.index) == {"smooth", "linear model", "mean only"}
@@ -201,11 +202,13 @@ def test_baselines_are_regressions_refitted_without_each_row(family):
     for name, (_, fit) in _baselines(fits).items():
         theta = {key: value.item() for key, value in fit["posterior"].data_vars.items()}
         sds = np.array([theta["level"], *[theta.get("slope", 0.0)] * 2])
-        design = np.column_stack([np.ones(N), inputs]) * sds
+        levels = theta.get("group_amplitude", 0.0) * (codes[:, None] == np.unique(codes))
+        assert levels.any() == (groups is not None and name == "linear model")
+        design = np.column_stack([np.column_stack([np.ones(N), inputs]) * sds, levels])
         total = -N * np.log(scale)
         for row in range(N):
             rest = np.delete(design, row, axis=0)
-            precision = np.eye(3) + rest.T @ rest / theta["sigma"] ** 2
+            precision = np.eye(len(rest.T)) + rest.T @ rest / theta["sigma"] ** 2
             mean = np.linalg.solve(precision, rest.T @ np.delete(scaled, row)) / theta["sigma"] ** 2
             spread = design[row] @ np.linalg.solve(precision, design[row]) + theta["sigma"] ** 2
             total += stats.norm(design[row] @ mean, np.sqrt(spread)).logpdf(scaled[row])

@@ -20,8 +20,8 @@ Y = pd.Series(3 * X["dose"] + 20 * (X["sort"] == "b") + RNG.normal(size=N), name
 THETA = {"lengthscale": [9.0] * 4, "amplitude": 3.0, "sigma": 0.2}
 
 
-def findings_of(model, idata, X_new=None, y_new=None):
-    options = {"y_new": y_new, "obs": None, "baseline": "mean", "seed": 1}
+def findings_of(model, idata, X_new=None, y_new=None, **more):
+    options = {"y_new": y_new, "obs": None, "baseline": "mean", "seed": 1, **more}
     return Findings(model, idata, X_new, None, **options)
 
 
@@ -62,6 +62,26 @@ def test_rivals_know_exposures_and_trials(likelihood, name):
         assert_allclose(mean[i], known[i] * rates.mean())
     (said,) = summary._error(told)
     assert "the mean rate of the other observations has" in said.text
+
+
+def test_a_linear_rival_has_a_level_for_each_group():
+    """New groups have the average level."""
+    codes = np.arange(N) % 3
+    levels = codes[:, None] == np.arange(3)
+    whole = np.column_stack([design(X), levels])
+    model, theta = bx.GP(X, Y, groups=codes), THETA | {"group_amplitude": 1.0}
+    told = findings_of(model, theta)
+    _, linear = summary._rivals(told)
+    for i in (0, 7, N - 1):
+        others = np.arange(N) != i
+        slopes, *_ = np.linalg.lstsq(whole[others], Y[others], rcond=None)
+        assert_allclose(linear[i], whole[i] @ slopes)
+    (said,) = summary._error(told)
+    assert "A linear regression with a level for each group has" in said.text
+    new = [np.eye(3)[1], levels.mean(axis=0)]
+    slopes, *_ = np.linalg.lstsq(whole, Y, rcond=None)
+    _, linear = summary._rivals(findings_of(model, theta, X[:2], Y[:2], groups_new=[1, 7]))
+    assert_allclose(linear, np.column_stack([design(X[:2]), new]) @ slopes)
 
 
 @pytest.mark.parametrize("held_out", [False, True])

@@ -57,8 +57,10 @@ def _error(findings: Findings) -> Iterator[Part]:
         f"{number(np.sqrt(np.mean((observed - mean) ** 2)))}"
     )
     if linear is not None:
+        levels = "" if training.groups is None else " with a level for each group"
         others = (
-            f"A linear regression has {number(np.sqrt(np.mean((observed - linear) ** 2)))}, and "
+            f"A linear regression{levels} has "
+            f"{number(np.sqrt(np.mean((observed - linear) ** 2)))}, and "
             f"{others[0].lower()}{others[1:]}"
         )
     unit = findings.units.get(training.y_name, "")
@@ -109,6 +111,9 @@ def _rivals(findings: Findings) -> tuple[np.ndarray, np.ndarray | None]:
     # leverages h.
     model, training = findings.model, findings.model.training
     columns = [training.X.values] + ([findings.frame.values] if findings.by_place else [])
+    codes = None if training.groups is None else np.unique(training.groups.codes)
+    if codes is not None:
+        columns.append(training.groups.codes[:, None] == codes)
     design = np.column_stack([np.ones(training.n), *columns])
     center, spread, y = design[:, 1:].mean(axis=0), design[:, 1:].std(axis=0), training.y
     spread[spread == 0.0] = 1.0
@@ -128,6 +133,9 @@ def _rivals(findings: Findings) -> tuple[np.ndarray, np.ndarray | None]:
     new = [where.X_values]
     if findings.by_place and where.Z_values is not None:
         new.append(where.Z_values)
+    if codes is not None:  # new groups have the average level
+        own = where.inputs["group"][:, None] == codes
+        new.append(np.where(own.any(axis=1, keepdims=True), own, center[-len(codes) :]))
     slopes, *_ = np.linalg.lstsq(design, y, rcond=LEAST_SPARE)
     new_design = np.column_stack([np.ones(len(new[0])), (np.column_stack(new) - center) / spread])
     return np.full(len(new[0]), y.mean()), new_design @ slopes if determined else None
