@@ -15,7 +15,7 @@ from bayes_gpx.data.groups import read_groups
 from bayes_gpx.data.moments import Moments
 from bayes_gpx.data.out_of_core import Names, OutOfCore, Rows, Seen, seen_of_both, seen_of_part
 from bayes_gpx.data.outputs import Outputs, read_outputs
-from bayes_gpx.data.response import Reader, read_exposure, read_resolution
+from bayes_gpx.data.response import Reader, ordered_levels, read_exposure, read_resolution
 from bayes_gpx.data.row_data import read_row_data, split_interval, warn_of_little
 from bayes_gpx.data.row_source import RowSource, row_source
 from bayes_gpx.data.scaling import (
@@ -216,7 +216,9 @@ def read_out_of_core(
     seen = source.reduce(partial(seen_of_part, names), seen_of_both)
     types = {name: pd.CategoricalDtype([*own]) for name, own in seen.levels.items()}
     if seen.labels is not None:
-        names = replace(names, labels=tuple(cast(np.ndarray, observation.read(seen.labels)[1])))
+        order = ordered_levels(seen.sample[names.y])
+        found = pd.Categorical(seen.labels, order, ordered=True) if order else seen.labels
+        names = replace(names, labels=tuple(cast(np.ndarray, observation.read(found)[1])))
     drawn = seen.sample.astype(dict.fromkeys(types, str)).astype(types)
     sample = names.read(drawn, dates=seen.origins)
     X, weighed, rows = sample.X, sample.Z, sample.row_data

@@ -145,8 +145,8 @@ def read_labels(y: Any, known: Any = None, *, two: bool = False) -> tuple[np.nda
     if known is None:
         codes, found = labels_of_part(y)
         _check_number(found, two)
-        if levels := [str(level) for level in _ordered_levels(y)]:
-            places = np.argsort([levels.index(str(label)) for label in found])
+        if levels := ordered_levels(y):
+            places = np.argsort([levels.index(label) for label in found])  # 1 is the level 1.0
             codes, found = np.argsort(places)[codes.astype(int)].astype("float64"), found[places]
         return codes, found
     values, known = _as_labels(_plain(y)), np.asarray(known)
@@ -161,7 +161,7 @@ def read_labels(y: Any, known: Any = None, *, two: bool = False) -> tuple[np.nda
     return places[np.searchsorted(known, values, sorter=places)].astype("float64"), known
 
 
-def _ordered_levels(y: Any) -> list[Any]:
+def ordered_levels(y: Any) -> list[Any]:
     """Levels of an ordered categorical; none of other columns."""
     kind: Any = getattr(y, "dtype", None)
     given = getattr(kind, "categories", ())

@@ -1,5 +1,6 @@
 """What a response may be: reals, counts, labels; every refusal says what to do."""
 
+import dask.dataframe as dask
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -110,6 +111,12 @@ def test_likelihoods_by_name_and_link():
         named("poisson", "probit")
 
 
+def test_levels_of_ordered_labels_may_be_floats():
+    y = pd.Series([0.0, 1.0, 1.0]).astype(pd.CategoricalDtype([1.0, 0.0], ordered=True))
+    codes, labels = read_labels(y, two=True)
+    assert labels.tolist() == [1, 0] and codes.tolist() == [1.0, 0.0, 0.0]
+
+
 @pytest.mark.parametrize("order", [("no", "yes"), ("yes", "no")])
 def test_an_ordered_categorical_says_which_class_comes_second(order, tmp_path):
     words = np.array(["yes", "no", "no", "yes", "no"])
@@ -132,5 +139,8 @@ def test_an_ordered_categorical_says_which_class_comes_second(order, tmp_path):
     opened, _ = bx.load(tmp_path / "fit.nc")
     assert tuple(opened.training.labels) == order
     np.testing.assert_array_equal(opened.training.y, model.training.y)
+    parts = dask.from_pandas(pd.DataFrame({"x": np.arange(5.0), "y": frames[0]}), npartitions=2)
+    streamed = bx.GP(parts, "y", likelihood="bernoulli", approximation=bx.HSGP(3, 1.5))
+    assert tuple(streamed.training.labels) == order
     # Without an order the labels are sorted.
     assert tuple(read_labels(pd.Categorical(words, order))[1]) == ("no", "yes")
