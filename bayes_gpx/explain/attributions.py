@@ -373,8 +373,8 @@ def _averaged(
     except NoBasis as none:
         raise ValueError(
             f"baseline has {where.paths} rows, but can have at most "
-            f"{_most_baselines(quantity, where)} for this kernel, which has no random functions. Pass a random subset of the rows, or the "
-            "centres of that many clusters."
+            f"{_most_baselines(quantity, where)} for this kernel, which has no random functions. "
+            "Pass a random subset of the rows, or the centres of that many clusters."
         ) from none
 
 
@@ -462,7 +462,7 @@ def warn_if_incomplete(model: Model, found: xr.Dataset, on: str) -> None:
     """Warn where attributions do not add up to the difference; see `LARGEST_RESIDUAL`."""
     for what, share in _missed(model, found, on).items():
         others = "more steps, or " if "steps" in found.attrs else ""
-        if found.attrs.get("method") == "exact" and "scale" not in found.attrs:
+        if found.attrs.get("method") == "exact" and not {"scale", "of"} & {*found.attrs}:
             others = "method='gauss_legendre' with many steps, or "
         warn(
             f"The {what} of attributions miss those of the difference from the baseline by up to "

@@ -165,7 +165,8 @@ def _answer(
     quantity = questions.value(model, across=across)
     given = {"exposure": exposure, "trials": trials, "noise_sd": noise_sd}
     exposures, itself = exposures_at(model, given, where), model.specification.response
-    if on == "latent" or itself.mean_name is None and model.specification.normal:
+    of_f = itself.mean_name is None and (model.specification.normal or where.by is not None)
+    if on == "latent" or of_f:
         if noise_sd is not None and where.by is not None:
             raise ValueError(
                 "noise_sd was given with by, but averages are of f. Leave noise_sd out."
@@ -214,9 +215,12 @@ def _averages(
         drawn = drawn_at(model, idata, alone, "response", {"obs": where.index}, **shown)
     name, prob = model.specification.response.mean_name, interval_probability(ci_prob)
     means = summed(drawn, where.by)
-    found = result_of(model, "latent", name, means, covariance, keep, prob)
+    found = result_of(model, "response", name, means, covariance, keep, prob)
     found[f"{name}_mean"] = summed(rows[f"{name}_mean"], where.by)
+    found = found.merge(summed(rows["value"], where.by).to_dataset(name="value"))
     attrs = quantity.attrs | response.attrs
+    if name == "rate":  # a number of events at each row's exposure
+        attrs |= {"units": model.training.said_of_y("{y}")}
     return found.assign(under_one_name(cast(Any, found), name)).assign_attrs(attrs)
 
 

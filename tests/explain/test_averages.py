@@ -266,6 +266,18 @@ def test_expected_counts_are_averaged_at_the_exposures_of_their_rows():
     known = bx.predictions(labels, theta, by=GROUPS, seed=1, **SUMMARY)
     assert "the probability of True at x" in bx.describe(known)
     assert "(unit: y)" in bx.describe(found)
+    assert found.attrs["units"] == "y" and known.attrs["units"] == "probability that y = True"
+    assert_allclose(found["value"], WEIGHTS @ X)
+    bx.plot_predictions(found.rename(by="obs"), backend="none")
+
+
+@pytest.mark.parametrize("likelihood", ["student_t", "asymmetric_laplace"])
+def test_averages_without_a_mean_response_are_of_f(likelihood):
+    model = bx.GP(X, y, likelihood=likelihood)
+    theta = THETA | ({"nu": 5.0} if likelihood == "student_t" else {})
+    found = bx.predictions(model, theta, by=GROUPS, **SUMMARY)
+    rows = bx.predictions(model, theta, seed=1, **SUMMARY)["f_mean"]
+    assert_allclose(found["f_mean"], WEIGHTS @ rows.values, rtol=1e-10)
 
 
 @pytest.mark.parametrize("approximation", [None, bx.Inducing(8)])
@@ -349,8 +361,10 @@ def test_averages_beside_rows_are_plotted_one_by_one(model):
 def test_averages_are_plotted_as_rows_once_renamed(model):
     found = bx.attributions(model, THETA, by=GROUPS, draws=50, seed=1, **QUIET)
     for plot in (bx.plot_attributions, bx.plot_heatmap):
-        with pytest.raises(ValueError, match=r"rename\(by='obs'\)"):
+        with pytest.raises(ValueError, match=r"dataset.rename\(by='obs'\)"):
             plot(found, backend="none")
+    with pytest.raises(ValueError, match=r"expand_dims\('by'\).rename\(by='obs'\)"):
+        bx.plot_waterfall(found.isel(by=0), backend="none")
     panels = bx.plot_attributions(found.rename(by="obs"), backend="matplotlib").viz["plot"]
     assert panels["obs"].values.tolist() == ["north", "south", "west"]
     assert set(bx.to_pandas(found)["by"]) == {"north", "south", "west"}
