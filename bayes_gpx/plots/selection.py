@@ -75,6 +75,8 @@ def shown(
         said.append(f"{len(columns)} {largest}{known} features")
     rows = panel_rows(dataset, obs) if panels else rows_labelled(dataset["obs"].values, obs)
     rows = _known(dataset[f"{name}_mean"], rows)
+    if panels and obs is None and len(rows) < dataset.sizes["obs"]:
+        said.append(f"the first {len(rows)} of {dataset.sizes['obs']:,} observations")
     if most_rows is not None and len(rows) > most_rows:
         said.append(f"{most_rows:,} of {len(rows):,} observations, at random")
         rows = np.sort(np.random.default_rng(0).choice(rows, most_rows, replace=False))
@@ -141,9 +143,10 @@ def refuse_no_dataset(given: Any, verbs: str) -> None:
             f"The dataset has averages of the groups {groups}. Choose one, such as "
             f"dataset.sel(by={groups[0]!r})."
         )
-    if "by" in given.dims and "contrast" not in given.dims:
+    if "by" in given.coords and not {"obs", "contrast"} & {*given.dims}:
+        again = "" if "by" in given.dims else ".expand_dims('by')"
         raise ValueError(
-            "The dataset has averages with the dim 'by'. Pass dataset.rename(by='obs'), which is "
+            f"The dataset has averages over rows. Pass dataset{again}.rename(by='obs'), which is "
             "plotted like rows."
         )
 

@@ -228,4 +228,5 @@ def _beyond(result: xr.Dataset, quantity: str, at: Mapping[Any, Any]) -> str:
         return ""
     above, below = (float(result[f"{quantity}_{side}"].isel(at)) for side in ("above", "below"))
     size = number(result.attrs["size"])
-    return f", above {size} with probability {above:.2g} and below -{size} with {below:.2g}"
+    beyond = f"above {size} with probability {above:.2g}"
+    return f", {beyond} and below {'-' if float(size) else ''}{size} with {below:.2g}"
