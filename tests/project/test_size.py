@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bayes_gpx"
 
-LIMITS = {"tokens": 483_000, "code lines": 43_480, "files": 309}
+LIMITS = {"tokens": 484_050, "code lines": 43_560, "files": 309}
 
 LONGEST = 500
 """Lines of a file: what is longer is two things."""
