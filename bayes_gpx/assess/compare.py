@@ -85,8 +85,8 @@ def compare(
     start : int, optional
         With `order`, number of first rows without a score; half of all rows by default.
     baselines : bool
-        Also fit and compare "linear model", a Bayesian linear regression with a level for each
-        group of the first model, if any, and "mean only", with its likelihood and method.
+        Also fit and compare "linear model", a Bayesian linear regression, with levels of the first
+        model's groups, and "mean only", with its likelihood and method.
     method : {"stacking", "BB-pseudo-BMA", "pseudo-BMA"}
         Method for the weights of the models; see `arviz.compare`.
 
@@ -97,8 +97,8 @@ def compare(
 
         - `held_out`, `held_out_se`: sum of the log predictive densities of the new responses, and
           its standard error;
-        - `khat`: largest Pareto k of the weights; above 0.7, with a warning, a few draws decide
-          a score. NaN for fits with one draw: their scores are too high;
+        - `khat`: largest Pareto k of the weights; above 0.7, with a warning, a few draws decide.
+          NaN for fits with one draw: their scores are too high;
         - `fit`, `note`: the method of the fit, and the difference from the first model in words.
 
     Raises

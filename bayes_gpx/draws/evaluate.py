@@ -198,8 +198,8 @@ def evaluate(
     m, each = len(named.index), draws if hyper.alone else 1
     if joint and m * question.width > LARGEST_JOINT:
         raise ValueError(
-            f"joint=True would draw {m * question.width} quantities jointly; at most "
-            f"{LARGEST_JOINT} can be. Explain fewer observations at a time with obs=."
+            f"{m * question.width} quantities would be drawn jointly; at most {LARGEST_JOINT} can "
+            "be. Explain fewer observations at a time with obs=."
         )
     result = Result(
         model, question, named, features=features, covariance=covariance, response=response

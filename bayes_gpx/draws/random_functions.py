@@ -306,7 +306,8 @@ def _averages(
             part[f"{name}_mean"] = summed(rows[f"{name}_mean"], where.by)
             parts.append(part)
         elif str(name).startswith("completeness"):
-            parts.append(summed(of_rows, where.by).to_dataset(name=name))
+            apart = where.by._replace(values=np.abs(where.by.values))  # errors may add up
+            parts.append(summed(of_rows, apart).to_dataset(name=name))
     names, averages = rows["feature"].values.tolist(), of_groups(where)
     values = values_by_source(model.training.X, averages.X_values, names)
     parts.append(xr.Dataset(values).rename(obs="by"))

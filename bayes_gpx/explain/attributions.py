@@ -134,7 +134,7 @@ def attributions(
         ================================  ==============================  ===========
 
         Residuals are errors of the sum to `difference`, f(x) - f(baseline). Classes and counts have
-        probabilities or rates and no interval, unless ``on="latent"``.
+        probabilities or rates and no interval, unless ``on="latent"`` or `by`.
 
     Raises
     ------

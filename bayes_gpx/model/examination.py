@@ -47,7 +47,7 @@ Kolmogorov-Smirnov distance up to which both count as equal."""
 
 WIDER = {
     "poisson": ("Poisson", "likelihood='negative_binomial'"),
-    "binomial": ("binomial", "likelihood='beta' for the proportions"),
+    "binomial": ("binomial", "likelihood='beta' for proportions, if none is 0 or 1"),
 }
 """Likelihoods of counts as sentences name them, and others that let counts vary more."""
 

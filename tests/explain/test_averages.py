@@ -238,6 +238,9 @@ def test_averages_of_answers_are_averages_of_answers_that_are_drawn_together():
     south = found.sel(by="south")
     for name, expected in own.items():
         assert_allclose(south[name], expected, rtol=1e-12)
+    gap = pd.DataFrame({"gap": np.where(GROUPS == "south", 1.0, -1.0)})
+    missed = bx.attributions(labels, theta, by=gap, **options)["completeness_residual"]
+    assert_allclose(missed, rows["completeness_residual"].sum())  # errors may add up
     apart = found["attribution"].stack(part=["by", "feature"]).values[0]
     expected = np.cov(apart.T, ddof=0)
     cov = found["attribution_cov"].transpose("by", "feature", "by_bis", "feature_bis")

@@ -238,7 +238,7 @@ def test_successes_that_vary_more_than_binomial_ones():
     wide = RNG.binomial(trials, RNG.beta(5.0 * share, 5.0 * (1.0 - share)))
     said = told(bx.GP(X, wide, likelihood="binomial", trials=trials))
     assert "times as much as binomial counts" in said
-    assert "likelihood='beta' for the proportions." in said
+    assert "likelihood='beta' for proportions, if none is 0 or 1." in said
     # Around a proportion that is nearly the same in all rows it is Pearson's statistic.
     options = {"likelihood": "binomial", "trials": trials, "priors": {"amplitude": 0.003}}
     said, p = told(bx.GP(X, wide, **options)), wide.sum() / trials.sum()
