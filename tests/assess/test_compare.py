@@ -1,5 +1,8 @@
 """Comparisons of models, and averages of their explanations."""
 
+import sys
+import warnings
+
 import arviz as az
 import numpy as np
 import pandas as pd
@@ -150,7 +153,7 @@ def test_densities_are_compared_with_densities_and_probabilities_with_probabilit
     np.testing.assert_allclose(found["gamma"], expected, rtol=1e-5)
 
 
-def test_models_with_a_large_pareto_k_are_named(models):
+def test_models_with_a_large_pareto_k_are_named(models, monkeypatch):
     model, fit = models["expquad"]
     y_far = y.copy()
     y_far[3] += 5.0
@@ -160,6 +163,10 @@ def test_models_with_a_large_pareto_k_are_named(models):
         frame = bx.compare({"outlying": outlying, "same": outlying})
     (khat,) = set(frame["khat"])
     assert len(said) == 1 and f"{khat:.2g} for 'same'" in str(said[0].message)
+    monkeypatch.setattr(sys.modules["bayes_gpx.assess.compare"], "LARGEST_K", khat)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bx.compare({"outlying": outlying, "same": outlying})
 
 
 def test_notes_say_what_differences_are(frame):

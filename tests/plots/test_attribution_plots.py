@@ -217,6 +217,14 @@ def test_titles_say_that_the_log_variance_is_divided():
     assert labels[-1] == "log variance(x) - log variance(baseline)"
 
 
+def test_titles_say_that_rows_are_left_out():
+    data = attributed(8)
+    for obs, some in ((None, True), (data["obs"].values, False)):
+        plot = bx.plot_attributions(data, obs=obs, backend="matplotlib")
+        title = plot.viz["figure"].item().get_suptitle().replace("\n", " ")
+        assert ("the first 6 of 8 observations" in title) == some
+
+
 def test_titles_say_that_a_weight_is_explained():
     data = attributed(2).assign_attrs(weight="rooms", units="kg per unit of rooms")
     figure = bx.plot_attributions(data, backend="matplotlib").viz["figure"].item()

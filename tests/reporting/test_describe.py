@@ -164,6 +164,8 @@ def test_dates_and_features_of_two_values_are_described():
     slopes = bx.describe(bx.slopes(model, theta, seed=1, **QUIET))
     assert "when (per day): " in slopes
     assert "Only the values 0 and 1 were given for smokes: " in slopes
+    smokers = bx.slopes(model, theta, X[X["smokes"] == 1], seed=1, **QUIET)
+    assert "Only the values" not in bx.describe(smokers)
     found = bx.relevance(model, theta, **QUIET)
     assert found["unit"].values.tolist() == ["days since 2020-01-01", ""]
     sds = [30.0 * np.std(np.arange(12)), 0.5]
