@@ -198,7 +198,7 @@ def test_verbs(regression):
     gpx = bx.GPX(X, y)
     with pytest.raises(ValueError, match="features: unknown 'ages'.*Did you mean 'age'"):
         bx.weights(gpx, {**THETA, "sigma_w": 0.1}, features=["ages"])
-    with pytest.raises(ValueError, match="5002 quantities jointly; at most 5000"):
+    with pytest.raises(ValueError, match="5002 quantities would be drawn jointly; at most 5000"):
         many = np.tile(X.values[:1], (2501, 1))
         bx.weights(gpx, {**THETA, "sigma_w": 0.1}, many, joint=True)
 
