@@ -301,7 +301,7 @@ def each_output(
             found.attrs[name] = f"{name} of each output, in the coordinate `{name}`"
     for variable in set(found.data_vars) - set(common):
         if len({part[variable].attrs.get("units") for part in each}) > 1:
-            found[variable].attrs["units"] = found.attrs["units"]
+            found[variable].attrs["units"] = found.attrs.get("units", "each output's own")
     return found
 
 
