@@ -151,7 +151,8 @@ class ExpQuad(DecayingProfile):
         return normal + 4.0 * pt.expm1(-0.5 * pt.sqr(r))
 
     def of_ray(self, s2: Tensor, order: int) -> Tensor:  # noqa: D102
-        u = 0.5 * pt.maximum(s2, TINY)
+        # Not `TINY`: PyTensor puts all divisors into one product, which must not be 0.
+        u = 0.5 * pt.maximum(s2, 1e-30)
         fall, far = pt.expm1(-u), pt.maximum(u, NEAR)
         if order == 1:
             return -0.5 * fall / u
