@@ -85,8 +85,8 @@ def compare(
     start : int, optional
         With `order`, number of first rows without a score; half of all rows by default.
     baselines : bool
-        Also fit and compare "linear model", a Bayesian linear regression, with levels of the first
-        model's groups, and "mean only", with its likelihood and method.
+        Also fit "linear model", a Bayesian linear regression with levels for the first model's
+        groups, and "mean only", with its likelihood and method.
     method : {"stacking", "BB-pseudo-BMA", "pseudo-BMA"}
         Method for the weights of the models; see `arviz.compare`.
 

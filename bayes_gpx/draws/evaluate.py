@@ -29,7 +29,7 @@ from bayes_gpx.numerics.jets import Jet
 from bayes_gpx.posteriors.predictive_derivatives import ClassSensitivity, Sensitivity
 from bayes_gpx.posteriors.softmax import across
 from bayes_gpx.processes.base import MOST_SUMS
-from bayes_gpx.processes.expected_gradients import in_an_array
+from bayes_gpx.processes.expected_gradients import TOGETHER, in_an_array
 from bayes_gpx.system.digests import digest
 from bayes_gpx.validation import count, one_of
 
@@ -385,8 +385,8 @@ def _rows_of_block(
     if question.points > 1 and not model.specification.expanded:
         return 1  # all pairs of one row's points
     c, paths = question.width, where.paths
-    nodes = in_an_array(question.attrs.get("steps", 0))
-    pairs = nodes * paths**2 * max(c**2, 8) if paths > 1 else 0
+    at_once = in_an_array(question.attrs.get("steps", 0))
+    pairs = at_once * paths**2 * max(c**2, TOGETHER) if paths > 1 else 0
     squares = 16 * c**2 if len(question.axes) == 2 else 0
     points = max(c, question.points) * paths
     return rows_within(8 * max(points * max(known, each), pairs, squares))

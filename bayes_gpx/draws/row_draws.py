@@ -35,7 +35,7 @@ TOGETHER = 256
 """Quantities whose covariance is computed in one call, for as many rows as have no more."""
 
 LARGEST_ROW = 6000
-"""Most quantities of one row that are drawn jointly: their covariance has 288 MB."""
+"""Most quantities of one row that are drawn jointly: their covariance takes 288 MB."""
 
 
 class TooManyQuantities(Exception):

@@ -42,8 +42,8 @@ LARGEST_RESIDUAL = 1e-6
 """Share of the largest difference (or its variance) that quadrature may leave unexplained."""
 
 MOST_AVERAGED = 1000
-"""Most attributions, along all paths to all rows, whose averages over both have exact covariances:
-these take 5 seconds and 1 GB, four times as much for twice as many."""
+"""Most attributions, along all paths to all rows, to average with exact covariances. These take 5
+seconds and 1 GB, and four times as much for twice as many."""
 
 REFINED, MOST_POINTS = (128, 512), 3e8
 """Nodes of quadratures that are tried if "exact" leaves more, such as for a season over many

@@ -134,8 +134,8 @@ def describe(result: xr.Dataset, *, obs: Labels | None = None) -> str:
         said.append(f"{shown.capitalize()}s describe the model, not the effect of a change.")
     if shown in ("average_slope", "derivative") and (names := _of_two_values(result)):
         said.append(
-            f"Only the values 0 and 1 were given for {', '.join(names)}: a derivative there is not "
-            "the difference between both, which comparisons estimates."
+            f"Only 0 and 1 occur in {', '.join(names)}: the derivative is not the difference "
+            "between these two values, which comparisons estimates."
         )
     said.append(str(result.attrs.get("assumptions", "")))
     if "likelihood" in result.attrs:
